@@ -57,7 +57,7 @@ class Processors:
         if not self.processors:
             return scores
         logits = self.rows(scores.logits, row_paths(tree)[:len(scores.logits)], tokens, start)
-        return replace(scores, logits=logits, raw_logits=scores.logits)
+        return replace(scores, logits=logits, raw_logits=scores.model_logits)
 
     def rows(self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int) -> Tensor:
         """Return processed logits [rows, vocab] in float32 or float64. paths: draft tokens from the root to each row;

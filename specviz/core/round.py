@@ -18,7 +18,12 @@ BROKEN = "the target's logits are not numbers: its weights are broken"
 
 
 class BrokenModel(CodedError, RuntimeError):
-    """The target's logits hold NaN."""
+    """The logits of the target, or of a second model whose logits decide about the text, are not numbers."""
+
+    @classmethod
+    def second(cls) -> BrokenModel:
+        """Return the error for a second model."""
+        return cls("the second model's logits are not numbers: its weights are broken", "model.second_not_numbers")
 
 
 def open_run(parts: Parts, target: Target, state: State):

@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Outcome, Parts, Scores, State, Target, Verdict, play
+from ..core import BrokenModel, DraftTree, Outcome, Parts, Scores, State, Target, Verdict, has_nan, play
 from ..trace.events import Event, round_events
 from .speculate import emit_rounds, start_run
 
@@ -50,11 +50,14 @@ class MixedTarget:
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
         """Return the mixture's logits for the root and every node of the tree."""
         ours, theirs = self.large.score(tree, start), self.small.score(tree, start)
+        if has_nan(theirs.logits) or bool((theirs.logits == torch.inf).any()):
+            raise BrokenModel.second()
         # tokens beyond the small model's vocabulary keep the target's logits
         theirs = replace(theirs, logits=torch.where(theirs.logits.isfinite(), theirs.logits, ours.logits))
         asked = self.router(theirs.logits.softmax(-1))
         self.rows = ours.logits, theirs.logits, asked
-        return replace(ours, logits=torch.where(asked[:, None], self.mix(ours.logits, theirs), theirs.logits))
+        mixed = torch.where(asked[:, None], self.mix(ours.logits, theirs), theirs.logits)
+        return replace(ours, logits=mixed, raw_logits=ours.logits)
 
     def commit(self, verdict: Verdict) -> None:
         """Keep the root and the accepted path in both KV caches."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Protocol, cast
 
-from ..core import Outcome, Parts, State, Target, play
+from ..core import BrokenModel, Outcome, Parts, State, Target, play
 from ..trace.events import Committed, Decided, Drafted, Event, ModelProbs, Noted, Verified, top_tokens
 from .speculate import emit_rounds, start_run
 
@@ -38,7 +38,12 @@ def _rounds(parts: Parts, target: Target, state: State) -> Generator[Iterable[Ev
         who, began, behind = target if large else small, state.clock.now(), len(state.tokens) - 1 - held
         who.sync(state.tokens)
         caught_up = state.clock.now() - began
-        outcome = play(parts, who, state)
+        try:
+            outcome = play(parts, who, state)
+        except BrokenModel:
+            if large:
+                raise
+            raise BrokenModel.second() from None
         state.note("switch", writer=writer, **policy.entropy_values())
         kv = {"before": held, "after": held + (behind + 1 if large else 0), "dropped": 0}
         held = kv["after"]

@@ -168,7 +168,7 @@ def test_progress_is_reported_and_a_stop_reports_what_there_is(pair):
 
     def progress(at):
         seen.append(at)
-        if len(seen) == 5:
+        if at["users"] == 4:  # in the second load; how often progress is told depends on the machine
             cancel.set()
     report = load_test(pair, users=[2, 4], requests=3, max_new_tokens=6, tasks=["chat"], progress=progress, cancel=cancel)
     assert report["environment"]["interrupted"] and len(report["rows"]) == 8

@@ -14,7 +14,7 @@ from specviz.core import DraftTree, Scores
 from specviz.methods import catalogue
 from specviz.run import Session, collect
 from specviz.run.request import GenerationRequest
-from specviz.trace.events import Failed, Finished, TextEmitted
+from specviz.trace.events import Committed, Failed, Finished, TextEmitted
 from specviz.zoo import forget, survey
 from specviz.zoo.draft_model import CAPABILITIES, DraftModel
 
@@ -83,6 +83,26 @@ def test_every_method_ends_its_run_and_exact_ones_keep_the_text(pair, how, every
         run(loaded, method, 1.0, tokens=tokens)
         if method in EXACT:
             assert run(loaded, method, tokens=tokens).token_ids == plain, method
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("method", sorted(HELPERS))
+def test_a_second_model_that_overflows_is_named(pair, method, temperature):
+    """Its logits decide about the text, so the run ends; it says whose logits they are."""
+    *_, last = Session(pair("overflow"), method, sampling=Sampling(temperature=temperature), deterministic=True).run(PROMPT, 12)
+    assert isinstance(last, Failed) and "second model" in last.why, last
+
+
+def test_a_mixture_reports_the_targets_own_probabilities(pair):
+    """At temperature 0 a trace shows softmax of the target, not of what was mixed."""
+    loaded = pair("fine")
+    events = [*Session(loaded, "contrastive_decoding", deterministic=True).run(PROMPT, 8, top_k_saved=3)]
+    target, text = loaded.open_target(), list(events[0].header["prompt"]["ids"])
+    for event in (one for one in events if isinstance(one, Committed)):
+        target.sync(text + list(event.tokens[:-1]))
+        own = target.score(DraftTree()).logits[0].float().softmax(-1)[event.tokens[-1]]
+        assert event.softmax_p == pytest.approx(float(own), rel=1e-4)
+        text += event.tokens
 
 
 def test_tokens_that_the_draft_lacks_are_read_in_the_prompt_and_in_the_text(pair):

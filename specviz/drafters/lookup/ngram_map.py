@@ -63,11 +63,15 @@ class NgramPool(Drafter):
 
     def __init__(self, memory: Memory, key: int = 24, min_draft: int = 1):
         self.pool, self.min_draft, self.matched = memory.table(("n-gram pool", key), lambda: HashPool(key)), min_draft, key
+        self.new: int | None = None  # where the tokens begin that are not in the pool yet
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.pool.add(state.tokens)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
+        if self.new is not None:
+            self.pool.add(state.tokens, self.new)
+            self.new = None
         found = self.pool.follow(state.tokens, budget.gamma, state.stop)
         if len(found) < min(self.min_draft, budget.gamma):
             return DraftTree()
@@ -76,4 +80,5 @@ class NgramPool(Drafter):
         return DraftTree.chain(found)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.pool.add(state.tokens, len(state.tokens) - len(outcome.committed))
+        if self.new is None:  # added with the next proposal: a stop string may still take the last round's tokens back
+            self.new = len(state.tokens) - len(outcome.committed)

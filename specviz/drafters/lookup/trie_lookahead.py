@@ -1,7 +1,7 @@
 """Draft from a trie of token sequences of the prompt and earlier answers: Lookahead of Ant Group (Zhao et al. 2312.12728)."""
 from __future__ import annotations
 
-from ...core import Budget, Drafter, DraftTree, Outcome, Scores, State, Target, TreeBuilder
+from ...core import Budget, Drafter, DraftTree, Scores, State, Target, TreeBuilder
 from ...indexes.branch_trie import BranchTrie, frequent_continuations
 from ...indexes.earlier_answers import Memory
 
@@ -23,13 +23,12 @@ class TrieLookahead(Drafter):
         self.prompt.insert(state.tokens[:state.start])
         self.put = state.start
 
-    def observe(self, state: State, outcome: Outcome) -> None:
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        # with the next proposal, not after the round: a stop string may still take the round's tokens back
         whole = len(state.tokens) - self.length + 1  # complete sequences
         if whole > self.put:
             self.answers.insert(state.tokens, self.put, whole)
             self.put = whole
-
-    def propose(self, state: State, budget: Budget) -> DraftTree:
         builder, at = TreeBuilder(), {-1: -1}
         if budget.gamma <= 0:
             return builder.tree()

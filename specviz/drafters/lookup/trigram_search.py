@@ -68,6 +68,7 @@ class TrigramSearch(Drafter):
                  corpus: Trigrams | None = None):
         self.iterations, self.gain, self.explore = iterations, gain, explore
         self.matrix = (memory or Memory()).table(("tri-grams", corpus is not None), lambda: TrigramMatrix(corpus))
+        self.last: list[int] = []  # of the last round; added once the run has gone on, as a stop string may still take them back
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         counts = NgramCounts(3)
@@ -81,13 +82,19 @@ class TrigramSearch(Drafter):
                 drop_lowest_scores(row)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        last = state.tokens[-WINDOW:]
+        self.add_last()
+        self.last = state.tokens[-WINDOW:]
+
+    def add_last(self) -> None:
+        """Add the tri-grams of the last round to the scores."""
+        last, self.last = self.last, []
         for a, b, c in zip(last, last[1:], last[2:]):
             known = self.matrix[a, b]
             known[c] = min(MOST, known.get(c, 0.0) + self.gain)
             drop_lowest_scores(known, c)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
+        self.add_last()
         builder = TreeBuilder()
         if budget.gamma <= 0 or len(state.tokens) < 2:
             return builder.tree()

@@ -33,9 +33,11 @@ def test_matrix_gains_and_stays_bounded():
     drafter, state = started([5, 6]), State([1, 2, 3])
     for _ in range(100):
         drafter.observe(state, None)
+    drafter.add_last()
     assert drafter.matrix[1, 2] == {3: MOST}
     for token in range(40):
         drafter.observe(State([1, 2, token]), None)
+        drafter.add_last()
         assert len(drafter.matrix[1, 2]) <= KEPT and token in drafter.matrix[1, 2]
 
 
@@ -107,6 +109,7 @@ def test_the_matrix_begins_with_a_corpus_and_outlives_the_run():
     assert drafter.propose(State([5, 7, 8]), Budget(3, 4, 8)).tokens == (9, 4)
     for _ in range(40):
         drafter.observe(State([7, 8, 4]), None)
+    drafter.add_last()
     again = started([5, 7, 8], memory=memory, corpus=corpus)
     assert again.matrix[7, 8] == {9: 0.75, 4: pytest.approx(0.25 + 40 * 0.04)}
     assert again.propose(State([5, 7, 8]), Budget(3, 4, 1)).tokens == (4,)
