@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .checkpoint_sizes import check_config, check_weights
-from .config_defaults import check_parts, context_of, uses_window, with_defaults
+from .config_defaults import check_parts, context_of, output_matrix, uses_window, with_defaults
 from .cuda_attention import disable_cudnn_attention
 from .exact_attention import ExactAttention
 from .linear import Layout, fastest_layout
@@ -199,13 +199,11 @@ class Llama:
         self.group = self.heads // self.kv_heads
 
     def _load(self, weights: Weights) -> None:
-        d, tied = self.hidden, bool(self.config.get("tie_word_embeddings", False))
+        d = self.hidden
         self.embedding = (projected_embedding(weights, self.config, self.folder, self.device, self.dtype)
                           if "embedding_from" in self.config else weights.get("model.embed_tokens.weight", self.vocab, d))
         draft_vocab = self.config.get("draft_vocab_size", self.vocab)  # of a draft model with a reduced vocabulary
-        untied = not tied or "lm_head.weight" in weights  # a matrix in the file is the output's, as in transformers
-        head = weights.get("lm_head.weight", draft_vocab, d) if untied else self.embedding
-        head = self.embedding if untied and torch.equal(head, self.embedding) else head
+        head = output_matrix(self.config, weights, self.embedding, draft_vocab)
         self.norm_final = self._norm(weights.get("model.norm.weight", d))
         matrices, others = self.matrices, weights.count
         parts = self._read(weights, "model.layers.0.")

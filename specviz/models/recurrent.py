@@ -18,7 +18,9 @@ from torch.nn import functional as F
 
 from .attention_mixer import AttentionMixer
 from .checkpoint_sizes import check_config, check_weights
+from .config_defaults import check_state_parts, context_of, output_matrix, with_defaults
 from .linear_attention import LinearAttentionMixer
+from .llama import rope_of
 from .mamba2 import Mamba2Mixer, MambaSizes, dt_limits
 from .mx import QUANTISED
 from .parallel_mixer import ParallelMixer
@@ -61,8 +63,8 @@ class Architecture:
 
     sizes: integers that config.json must have; eps: config key of the norms' epsilon; table, last: tensor names of the
     embedding and of the final norm; layer(weights, config, index, name): reads one layer; state_capability: the
-    capability that a target has through its states ("state:decay", "state:groups", "" for none); context(config): longest
-    text; scales: config keys of the factors of embeddings and of logits, "" for 1.
+    capability that a target has through its states ("state:decay", "state:groups", "" for none); scales: config keys of the
+    factors of embeddings and of logits, "" for 1.
     """
 
     sizes: tuple[str, ...]
@@ -71,7 +73,6 @@ class Architecture:
     last: str
     layer: Callable[[Weights, Config, int, str], Layer]
     state_capability: str
-    context: Callable[[Config], int] = lambda config: UNBOUNDED
     scales: tuple[str, str] = ("", "")
 
     @property
@@ -81,7 +82,8 @@ class Architecture:
 
 
 def unsupported_reason(config: Config) -> str | None:
-    """Return why this forward pass cannot run a checkpoint with that config.json, as the end of a message; None if it can."""
+    """Return why this forward pass cannot run a checkpoint with that config.json, as the end of a message; None if it can.
+    Raises ModelError for values that make no sense."""
     kind = config.get("model_type")
     if kind not in ARCHITECTURES:
         return f"the forward with states runs {', '.join(ARCHITECTURES)}, not {str(kind)[:40]}"
@@ -89,9 +91,9 @@ def unsupported_reason(config: Config) -> str | None:
         return f"the forward with states has no activation {str(config['hidden_act'])[:40]!r}"
     if config.get("quantization_config") not in (None, QUANTISED):
         return "the forward with states reads no quantised weights but MXINT8"
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if not isinstance(rope, dict) or rope.get("rope_type", rope.get("type", "default")) != "default":
-        return "the forward with states has the default rotary embedding alone"
+    if _rope(config)["rope_type"] != "default":
+        key = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
+        return f"the forward with states has the default rotary embedding alone, not that of {key}"
     if config.get("mlp_bias"):
         return "the forward with states has no biases in feed-forward parts"
     return None
@@ -119,18 +121,21 @@ class RecurrentNetwork:
         if missing:
             raise ModelError(f"config.json of {self.name} gives no size {missing[0]}", "config.lacks")
         self.hidden, self.layers, self.vocab = (config[name] for name in ("hidden_size", "num_hidden_layers", "vocab_size"))
-        self.eps, self.context, self.state_capabilities = config.get(kind.eps, 1e-5), kind.context(config), kind.state_capabilities
+        config = with_defaults(config)
+        self.eps, self.context = config.get(kind.eps, 1e-5), context_of(config) or UNBOUNDED
+        self.state_capabilities = kind.state_capabilities
         self.embedding_scale, self.logit_scale = (_number(config, key, self.name) if key else 1.0 for key in kind.scales)
         with torch.inference_mode():
             weights = Weights(folder, self.device, self.dtype)
             check_weights(config, weights, folder.name, self.dtype.itemsize, self.device)
+            check_state_parts(config, weights, folder.name)
             self._load(kind, weights)
+            weights.check_all_read()
 
     def _load(self, kind: Architecture, weights: Weights) -> None:
         d = self.hidden
         self.embedding = weights.get(kind.table, self.vocab, d)
-        tied = bool(self.config.get("tie_word_embeddings", False)) or "lm_head.weight" not in weights
-        self.output = self.embedding if tied else weights.get("lm_head.weight", self.vocab, d)
+        self.output = output_matrix(self.config, weights, self.embedding, self.vocab)
         self.norm_final = weights.get(kind.last, d)
         self.blocks = [kind.layer(weights, self.config, index, self.name) for index in range(self.layers)]
         self.longest_kernel = max(block.mixer.kernel for block in self.blocks)
@@ -183,8 +188,13 @@ def _mamba_sizes(config: Config, heads: str, head_dim: int, state: str, groups: 
     return sizes
 
 
-def _theta(config: Config, usual: float = 10000.0) -> float:
-    return float((config.get("rope_parameters") or {}).get("rope_theta") or config.get("rope_theta") or usual)
+def _rope(config: Config) -> Config:
+    """Return the rotary parameters. Bamba's class rotates half of each head unless the parameters themselves say otherwise."""
+    return rope_of(with_defaults(config) | ({"partial_rotary_factor": 0.5} if config["model_type"] == "bamba" else {}))
+
+
+def _theta(config: Config) -> float:
+    return float(_rope(config)["rope_theta"])
 
 
 def _feed(weights: Weights, config: Config, norm: str, at: str, inner: int = 0,
@@ -205,9 +215,8 @@ def _bamba_layer(weights: Weights, config: Config, index: int, name: str) -> Lay
     at, d, heads = f"model.layers.{index}.", config["hidden_size"], config["num_attention_heads"]
     if index in (config.get("attn_layer_indices") or ()):
         width = config.get("head_dim") or d // heads
-        part = (config.get("rope_parameters") or {}).get("partial_rotary_factor", config.get("partial_rotary_factor", 0.5))
         mixer: Mixer = AttentionMixer(weights, f"{at}self_attn.", d, heads, config.get("num_key_value_heads") or heads, width,
-                                      int(width * part), _theta(config))
+                                      int(width * _rope(config)["partial_rotary_factor"]), _theta(config))
     else:
         inner = int(config.get("mamba_expand", 2) * d)
         width = config.get("mamba_d_head", "auto")
@@ -267,7 +276,7 @@ def _lfm2_layer(weights: Weights, config: Config, index: int, name: str) -> Laye
     if kinds[index] != "conv" if kinds else full is None or index in full:
         width = config.get("head_dim") or d // heads
         mixer: Mixer = AttentionMixer(weights, f"{at}self_attn.", d, heads, config["num_key_value_heads"], width, width,
-                                      _theta(config, 1e6), "out_proj", config.get("norm_eps", 1e-5))
+                                      _theta(config), "out_proj", config.get("norm_eps", 1e-5))
     else:
         mixer = ShortConvolutionMixer(weights, f"{at}conv.", d, config["conv_L_cache"])
     inner = config.get("block_ff_dim") or config["intermediate_size"]
@@ -295,15 +304,12 @@ ARCHITECTURES = {
                            "backbone.embeddings.weight", "backbone.norm_f.weight", _mamba2_layer, "state:decay"),
     "bamba": Architecture((*SIZES, "num_attention_heads", "intermediate_size", "mamba_n_heads", "mamba_d_state", "mamba_n_groups",
                            "mamba_d_conv"), "rms_norm_eps", "model.embed_tokens.weight", "model.final_layernorm.weight", _bamba_layer,
-                          "state:decay", lambda config: config.get("max_position_embeddings", UNBOUNDED)),
+                          "state:decay"),
     "falcon_h1": Architecture((*SIZES, "num_attention_heads", "intermediate_size", "mamba_n_heads", "mamba_d_state", "mamba_n_groups",
                                "mamba_d_conv"), "rms_norm_eps", "model.embed_tokens.weight", "model.final_layernorm.weight",
-                              _falcon_h1_layer, "state:decay", lambda config: config.get("max_position_embeddings", UNBOUNDED),
-                              ("embedding_multiplier", "lm_head_multiplier")),
+                              _falcon_h1_layer, "state:decay", ("embedding_multiplier", "lm_head_multiplier")),
     "lfm2": Architecture((*SIZES, "num_attention_heads", "num_key_value_heads", "intermediate_size", "conv_L_cache"), "norm_eps",
-                         "model.embed_tokens.weight", "model.embedding_norm.weight", _lfm2_layer, "",
-                         lambda config: config.get("max_position_embeddings", UNBOUNDED)),
+                         "model.embed_tokens.weight", "model.embedding_norm.weight", _lfm2_layer, ""),
     "linear_llama": Architecture((*SIZES, "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim", "group", "conv"),
-                                 "rms_norm_eps", "model.embed_tokens.weight", "model.norm.weight", _linear_layer, "state:groups",
-                                 lambda config: config.get("max_position_embeddings", UNBOUNDED)),
+                                 "rms_norm_eps", "model.embed_tokens.weight", "model.norm.weight", _linear_layer, "state:groups"),
 }
