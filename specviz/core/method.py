@@ -49,6 +49,10 @@ class Knob:
         """Return the value of a number, or the choice at a place (the first is 1)."""
         return self.choices[int(place) - 1] if self.choices else place
 
+    def place_of(self, value: Any) -> float:
+        """Return the place of a value, as ``value_at`` counts."""
+        return self.choices.index(value) + 1 if self.choices else value
+
     def conflict_reason(self, choice: str, others: dict[str, Any]) -> str | None:
         """Return why a choice is incompatible with the values of the other knobs, and which choices are compatible;
         None if it is compatible."""

@@ -44,6 +44,9 @@ class Loaded:
     def unsupported_reason(self, method):
         return None
 
+    def knob_limits(self, method):
+        return {}
+
 
 @pytest.fixture
 def only(monkeypatch):

@@ -46,6 +46,9 @@ class Roles:
     def unsupported_reason(self, method):
         return None
 
+    def knob_limits(self, method):
+        return {}
+
 
 EXACT = [key for key, method in catalogue().items() if method.exactness == "exact" and not any(need.startswith("experts") for need in method.requires)]
 

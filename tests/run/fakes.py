@@ -119,3 +119,6 @@ class FakeLoaded:
 
     def unsupported_reason(self, method):
         return unsupported_reason(method, self.name, self.capabilities, has_draft=True)
+
+    def knob_limits(self, method):
+        return {}

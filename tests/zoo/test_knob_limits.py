@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import pytest
 
-from specviz import Session, ZooError, catalogue, load
+from specviz import Session, SessionError, ZooError, catalogue, load
 from specviz.ui import controls
 from specviz.zoo import survey
 from specviz.zoo.registry import register
 
+from ..message_codes import refuses
 from .checkpoints import write
 
 LIMITED = [method for method in catalogue().values() if any(knob.needs for knob in method.knobs)]
@@ -38,6 +39,9 @@ def test_the_highest_value_that_is_offered_opens_and_the_next_one_does_not(targe
 def test_a_draft_without_other_sizes_limits_specinfer(at_home):
     loaded = load(device="cpu")
     assert loaded.knob_limits(catalogue()["specinfer"]) == {"models": 1} == survey().knob_limits(catalogue()["specinfer"])
+    Session(loaded, "specinfer", {"models": 1})
+    with refuses(SessionError, "session.knob_limit", "models", 1):  # at once, not by a run that fails
+        Session(loaded, "specinfer", {"models": 2})
     assert LIMITED and Session(loaded, "specinfer", {"models": 1})
 
 
