@@ -4,7 +4,8 @@ The model's own code runs; only the KV cache is replaced, by one with slots per 
 windowed, so that rows can be gathered and dropped. Visibility, including a sliding window, is passed as a 4-D mask, and
 positions are passed explicitly. When a model is loaded, a small tree is scored and compared with the model's plain
 forward pass. A model that fails this test (recurrent and hybrid networks, masks or positions of its own) scores chains
-only: with copies of its own cache if that reproduces the plain forward pass, else without a cache.
+only: with copies of its own cache if that reproduces the plain forward pass, else without a cache. The comparisons are repeated beyond the smallest widths at which the config
+lets attention change (models/attention_borders.py).
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree, Verdict
+from ..models.attention_borders import BEYOND, borders
 from ..models.config_defaults import context_of
 from ..models.cuda_attention import disable_cudnn_attention
 from ..models.pretrained import WINDOWED, cache_argument, decoder_layers, load_causal, sliding_window_of
@@ -56,8 +58,9 @@ class HFModel:
         self.layers = len(self.blocks)
         self.accepts, self.cache_argument = set(inspect.signature(self.net.forward).parameters), cache_argument(self.net)
         self.window, self.hybrid = sliding_window_of(self.config)
+        self.borders = borders(self.net.config.to_dict() | self.config.to_dict(), self.context)
         self.lock = threading.RLock()  # hooks are registered on shared modules, so passes must not overlap
-        if self._depends_on_pass_length():
+        if self._depends_on_pass_length() or any(map(self._depends_on_pass_length_beyond, self.borders)):
             raise ModelError(f"{self.name} computes a token differently in a longer forward pass, so drafts cannot be verified",
                              "forward.pass_length")
         self.note, self._kind = self._why_no_cache(), HFTarget
@@ -94,15 +97,40 @@ class HFModel:
                                           use_cache=False)[:2].double() for n in (2, 3))
         except Exception:  # a network may refuse positions that do not follow each other
             return False
+        return not self._close(longer, alone)
+
+    def _depends_on_pass_length_beyond(self, border: int) -> bool:
+        """Run texts that end beyond a border alone and as part of a longer one; return whether the logits of their last rows
+        differ."""
+        text = self._text(min(2 * border + 32, self.context))
+        try:
+            with torch.inference_mode():
+                longer = self.run(text, use_cache=False).double()
+                for n in sorted({border + BEYOND // 2, (border + len(text)) // 2}):
+                    if not self._close(longer[n - 4:n], self.run(text[:n], use_cache=False)[-4:].double()):
+                        return True
+        except Exception:  # a network may refuse a text of this length
+            pass
+        return False
+
+    def _text(self, length: int) -> list[int]:
+        return torch.randint(self.vocab // 8, self.vocab, (length,), generator=torch.Generator().manual_seed(0)).tolist()
+
+    def _close(self, got: Tensor, want: Tensor) -> bool:
         slack = 1e-3 if self.dtype in (torch.float32, torch.float64) else 0.05
-        return not float((alone - longer).abs().mean()) <= slack * float(alone.std()) + 1e-6
+        return got.shape == want.shape and float((got - want).abs().mean()) <= slack * float(want.std()) + 1e-6
 
     def _why_no_cache(self) -> str | None:
         """Score a small tree with the cache and path by path without it; return a sentence if that fails or differs."""
         kinds = set(getattr(self.config, "layer_types", None) or ())
         if self.cache_argument is None or kinds - WINDOWED:
             return f"{self.name} keeps a state that cannot be rewound"
-        a, b, c, *prompt = (int(x) for x in torch.linspace(self.vocab // 8, self.vocab - 1, 7))
+        text = [int(x) for x in torch.linspace(self.vocab // 8, self.vocab - 1, 7)]
+        prompts = [text[3:], *(self._text(border + BEYOND // 2) for border in self.borders)]
+        return next(filter(None, (self._why_no_tree(prompt, *text[:3]) for prompt in prompts)), None)
+
+    def _why_no_tree(self, prompt: list[int], a: int, b: int, c: int) -> str | None:
+        """Score the drafts a, b and c (after a) behind a prompt, and compare with the paths without a cache."""
         try:
             target = HFTarget(self)
             target.sync(prompt)
@@ -111,9 +139,7 @@ class HFModel:
                 left, right = (self.run(prompt + path, use_cache=False).double() for path in ([a, c], [b]))
         except Exception as error:  # a network with an unexpected cache may raise anything
             return f"{self.name} does not take our cache ({type(error).__name__})"
-        want = torch.stack([left[-3], left[-2], right[-1], left[-1]])
-        slack = 1e-3 if self.dtype in (torch.float32, torch.float64) else 0.05
-        if not float((got - want).abs().mean()) <= slack * float(want.std()) + 1e-6:
+        if not self._close(got, torch.stack([left[-3], left[-2], right[-1], left[-1]])):
             return f"{self.name} makes its own masks or positions, so it cannot score a tree"
         return None
 
@@ -123,16 +149,18 @@ class HFModel:
         if self.cache_argument is None:
             return False
         text = [int(x) for x in torch.linspace(self.vocab // 8, self.vocab - 1, 14)]
+        return self._reproduces(text, 5) and all(self._reproduces(self._text(border + BEYOND), border - 1) for border in self.borders)
+
+    def _reproduces(self, text: list[int], known: int) -> bool:
+        """Return whether three chains after the first ``known`` tokens of a text have the logits of one pass over it."""
         try:
             target, found = CheckpointedTarget(self), []
-            target.sync(text[:5])
-            for first, drafted, accepted in ((5, 3, 1), (7, 2, 2), (10, 3, 0)):
-                found.append(target.score(DraftTree.chain(tuple(text[first:first + drafted]))).logits[:accepted + 1])
-                target.commit(Verdict(tuple(range(accepted)), text[first + accepted], "bonus"))
+            target.sync(text[:known])
+            for first, drafted, accepted in ((0, 3, 1), (2, 2, 2), (5, 3, 0)):
+                found.append(target.score(DraftTree.chain(tuple(text[known + first:known + first + drafted]))).logits[:accepted + 1])
+                target.commit(Verdict(tuple(range(accepted)), text[known + first + accepted], "bonus"))
             with torch.inference_mode():
-                want = self.run(text[:10], use_cache=False)[4:].double()
+                want = self.run(text[:known + 5], use_cache=False)[known - 1:].double()
         except Exception:  # a network with an unexpected cache may raise anything
             return False
-        slack = 1e-3 if self.dtype in (torch.float32, torch.float64) else 0.05
-        got = torch.cat(found).double()
-        return got.shape == want.shape and float((got - want).abs().mean()) <= slack * float(want.std()) + 1e-6
+        return self._close(torch.cat(found).double(), want)
