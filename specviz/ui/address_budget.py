@@ -1,10 +1,12 @@
-"""Limits per client address over all endpoints: requests per minute, open events, and bytes of unread messages.
-Messages that nobody reads are dropped after ``PATIENCE`` seconds. (Limits of a single run: limits.py; of the queue:
-run_queue.py.)"""
+"""Limits per client address over all endpoints: requests per minute, open events, bytes of unread messages, and idle sessions.
+Messages that nobody reads and sessions that nobody uses are dropped after ``PATIENCE`` seconds. (Limits of a single run:
+limits.py; of the queue: run_queue.py.)"""
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +14,9 @@ from .engine_job import PATIENCE
 from .messages import Refused
 
 REQUESTS = 2400  # a minute; a page with a run in flight sends about two a second
-EVENTS = 64  # unanswered or unread; a page has one or two, and a classroom shares an address
+EVENTS = 64  # unanswered or unread, and as many idle sessions; a page has one or two, and a classroom shares an address
 KEPT_BYTES = 16 * 2**20  # of unread answers
-PAGE_IDLE = 600.0  # seconds without an event before the empty queue of a page is dropped; its next event makes a new one
+PAGE_IDLE = 600.0  # seconds before the session of a page that lost its connection is dropped, so that it can connect again
 ADDRESSES = 4096  # remembered at one time
 
 
@@ -23,6 +25,7 @@ class _Account:
     allowance: float = REQUESTS
     at: float = field(default_factory=lambda: time.monotonic())
     events: dict[str, str] = field(default_factory=dict)  # event id -> session
+    sessions: dict[str, None] = field(default_factory=dict)  # that its requests named, in order of use
 
 
 class AddressBudget:
@@ -37,8 +40,11 @@ class AddressBudget:
         self.requests, self.events, self.kept_bytes = requests, events, kept_bytes
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
         self._unread: dict[str, tuple[Any, float]] = {}  # session -> its oldest unread message, and since when it is that
-        self._idle: dict[str, float] = {}  # sessions without events and messages, and since when
+        self._idle: dict[str, float] = {}  # sessions without requests, events and messages, and since when
         self._single: set[str] = set()  # sessions that a call for programs made for itself
+        self._pages: set[str] = set()  # sessions of pages, which have a heartbeat
+        self._open: Counter[str] = Counter()  # session -> requests of it that are being answered, its heartbeat included
+        self._owners: dict[str, str] = {}  # session -> the address that used it last
 
     def request(self, address: str) -> None:
         """Count a request. Raises Refused if the address has sent too many."""
@@ -62,9 +68,38 @@ class AddressBudget:
         if session is None:
             self._single.add(event)
 
+    @contextmanager
+    def session(self, address: str, name: Any, page: bool = False) -> Iterator[None]:
+        """Keep a session while a request that names it is answered, and drop the oldest idle ones of its address beyond its share.
+        page: whether the request is the heartbeat of a page."""
+        if not isinstance(name, str):
+            yield
+            return
+        self._own(address, name)
+        if page:
+            self._pages.add(name)
+        self._open[name] += 1
+        try:
+            yield
+        finally:
+            self._open[name] -= 1
+            if not self._open[name]:
+                del self._open[name]
+            self._idle.pop(name, None)
+
+    def _own(self, address: str, name: str) -> None:
+        account, before = self._account(address), self._accounts.get(self._owners.get(name, ""))
+        if before is not None:
+            before.sessions.pop(name, None)
+        self._owners[name] = address
+        account.sessions[name] = None
+        idle = [session for session in account.sessions if session != name and not self._in_use(session)]
+        for session in idle[:max(0, len(idle) + 1 - self.events)]:
+            self._forget(session)
+
     def drop_unread(self) -> None:
-        """Drop the messages of sessions from which nobody has read for PATIENCE seconds, and Gradio's component states of idle
-        sessions."""
+        """Drop the messages of sessions from which nobody has read for PATIENCE seconds, and the queues and Gradio's component
+        states of idle sessions."""
         if self.queue is None:
             return
         now, sessions = time.monotonic(), self.queue.pending_messages_per_session
@@ -78,14 +113,15 @@ class AddressBudget:
                 while not messages.empty():
                     messages.get_nowait()
                 if not self._answering(session):
-                    self._forget(session)
+                    self._drop_queue(session)
             elif first is not None:
                 unread[session] = first, since
         self._unread = unread
-        self._idle = {session: self._idle.get(session, now) for session, messages in list(sessions.items())
-                      if messages.empty() and not self.queue.pending_event_ids_session.get(session)}
-        for session, since in self._idle.items():
-            if now - since > (0 if session in self._single else PAGE_IDLE):
+        known = {*list(sessions), *list(self.queue.pending_event_ids_session), *self._owners, *self._single,
+                 *list(getattr(self.states, "session_data", ()))}
+        self._idle = {session: self._idle.get(session, now) for session in known if not self._in_use(session)}
+        for session, since in list(self._idle.items()):
+            if now - since > self._patience(session):
                 self._forget(session)
 
     def _drop_records(self, now: float) -> None:
@@ -94,23 +130,45 @@ class AddressBudget:
         records = getattr(self.queue, "event_analytics", {})
         for event in [event for event in list(records) if event not in self.queue.event_ids_to_events]:
             records.pop(event, None)
-        for address in [address for address, account in self._accounts.items() if now - account.at > 60 and not self._open_events(account)]:
+        for address in [address for address, account in self._accounts.items()
+                        if now - account.at > 60 and not account.sessions and not self._open_events(account)]:
             del self._accounts[address]
 
     def _forget(self, session: str) -> None:
-        """Drop an idle session's queue, and its component states if it was created for one call."""
-        self.queue.pending_messages_per_session.pop(session, None)
-        self.queue.pending_event_ids_session.pop(session, None)
-        if session in self._single:
-            self._single.discard(session)
-            if self.states is not None:
-                self.states.session_data.pop(session, None)
-                self.states.time_last_used.pop(session, None)
+        """Drop an idle session: its queue, its component states, and what is recorded of it here."""
+        self._drop_queue(session)
+        if self.states is not None:
+            self.states.session_data.pop(session, None)
+            self.states.time_last_used.pop(session, None)
+        self._single.discard(session)
+        self._pages.discard(session)
+        self._idle.pop(session, None)
+        account = self._accounts.get(self._owners.pop(session, ""))
+        if account is not None:
+            account.sessions.pop(session, None)
+
+    def _drop_queue(self, session: str) -> None:
+        if self.queue is not None:
+            self.queue.pending_messages_per_session.pop(session, None)
+            self.queue.pending_event_ids_session.pop(session, None)
+
+    def _patience(self, session: str) -> float:
+        """Return the seconds after which an idle session is dropped."""
+        if session in self._pages:
+            return PAGE_IDLE
+        return 0 if session in self._single and not self.queue.pending_event_ids_session.get(session) else PATIENCE
+
+    def _in_use(self, session: str) -> bool:
+        """Return whether a request of this session is being answered, its heartbeat included, or an event is, or messages wait."""
+        if session in self._open:
+            return True
+        messages = self.queue.pending_messages_per_session.get(session) if self.queue is not None else None
+        return (messages is not None and not messages.empty()) or self._answering(session)
 
     def _answering(self, session: str) -> bool:
         """Return whether an event of this session is queued or still being answered."""
-        events = self.queue.event_ids_to_events
-        return any(event in events for event in self.queue.pending_event_ids_session.get(session, ()))
+        events = self.queue.event_ids_to_events if self.queue is not None else {}
+        return bool(events) and any(event in events for event in self.queue.pending_event_ids_session.get(session, ()))
 
     def _account(self, address: str) -> _Account:
         account = self._accounts.pop(address, None) or _Account(self.requests)

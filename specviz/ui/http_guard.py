@@ -15,6 +15,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -34,9 +35,12 @@ OPEN_ROUTES = re.compile(r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/m
                          r"|/gradio_api/(info/?|openapi\.json|startup-events|theme\.css|app_id/?|cancel|reset/?|queue/(join|data)"
                          r"|heartbeat/[^/]+|(run|api)/[^/]+/?|call/(v2/)?[^/]+(/[^/]*)?)")
 CALL = re.compile(r"/gradio_api/call/([^/]+)/?")
+HEARTBEAT = re.compile(r"/gradio_api/heartbeat/([^/]+)")  # a page's stream, open as long as the page; its name is the session's
 EVENT = re.compile(r"/gradio_api/(queue/join|call/(v2/)?[^/]+/?)")  # a POST to one of these queues an event
 BODY_SECONDS = 10.0  # until a request has arrived
-FREE = (OWN_FILES, "/assets/", "/static/", "/svelte/")  # files of the page, not counted as requests
+REST_BYTES = 65_536  # read of a refused request's body before its connection is closed, because closing with unread bytes loses the answer
+REST_SECONDS = 1.0
+FREE = (OWN_FILES, "/assets/", "/static/", "/svelte/")  # files of the page: reading one is not counted as a request
 IN_FLIGHT = 128  # requests of an address that are being answered, streams included: a page holds two
 SWEEP = 1.0  # seconds between two searches for unread answers
 FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-prefix", b"x-forwarded-port",
@@ -68,7 +72,8 @@ class HttpGuard:
         scope = _without_forged_headers(scope, self._proxies)
         address = (scope.get("client") or ("", 0))[0]
         if address and self._in_flight[address] >= IN_FLIGHT:
-            await self._error(Request(scope), 429, "budget.events", most=IN_FLIGHT)(scope, receive, send)
+            request = Request(scope)
+            await _answer(self._error(request, 429, "budget.events", most=IN_FLIGHT), request, _BoundedBody(receive), send)
             return
         self._in_flight[address] += 1
         try:
@@ -95,13 +100,17 @@ class HttpGuard:
             await send(message)
 
         try:
-            early = self._answer_early(request) or await self._check_body(request, body, event is not None)
+            early = self._answer_early(request, body) or await self._check_body(request, body, event is not None)
+            if early:
+                await _answer(early, request, body, send_with_headers)
+                return
             app = self._api if self._for_api(request) else self._app
-            await (early(scope, receive, send_with_headers) if early else app(scope, body, send_with_headers))
+            address, page = request.client.host if request.client else "", HEARTBEAT.fullmatch(_path(request)) is not None
+            with self._budget.session(address, body.session, page):
+                await app(scope, body, send_with_headers)
         except Refused as why:
-            if begun:
-                raise
-            await self._refused(request, why)(scope, receive, send_with_headers)
+            if not begun:  # the server closes the connection of an answer that is left incomplete
+                await _answer(self._refused(request, why), request, body, send_with_headers)
         except Exception as error:
             if begun and not isinstance(error, RuntimeError):
                 log_failure(log, f"{request.method} {shorten(_path(request), 80)} broke off", error)
@@ -111,14 +120,15 @@ class HttpGuard:
                 await send({"type": "http.response.body", "body": b""})
             else:
                 unknown = isinstance(error, (KeyError, LookupError)) or type(error).__name__ == "FnIndexInferError"
-                await (self._no_endpoint() if unknown else self._error(request, 400, "http.malformed"))(scope, receive, send_with_headers)
+                answer = self._no_endpoint() if unknown else self._error(request, 400, "http.malformed")
+                await _answer(answer, request, body, send_with_headers)
 
-    def _answer_early(self, request: Request) -> Response | None:
+    def _answer_early(self, request: Request, body: _BoundedBody) -> Response | None:
         """Return the answer to a request that is not passed on. Raises Refused."""
         path = _path(request)
         if not self._host_is_known(request.headers.get("host", "")):
             return _error(421, "http.host")
-        if not path.startswith(FREE):
+        if request.method not in ("GET", "HEAD") or not path.startswith(FREE):
             self._budget.request(request.client.host if request.client else "")
         if path.startswith(OWN_FILES):
             file = self._own.get(path[len(OWN_FILES):])
@@ -127,6 +137,9 @@ class HttpGuard:
             return _error(404, "http.route")
         if request.headers.get("content-length", "0").isdigit() and int(request.headers.get("content-length", "0")[:20]) > BODY_BYTES:
             raise Refused("size.body", most=BODY_BYTES >> 10)
+        for name in () if self._for_api(request) else _sessions(request):
+            check_size("session", name)
+            body.session = name
         return None
 
     async def _check_body(self, request: Request, body: _BoundedBody, event: bool) -> Response | None:
@@ -144,7 +157,9 @@ class HttpGuard:
         except (ValueError, RecursionError):
             return self._error(request, 422, "http.malformed")
         check_size("openai body" if _path(request).startswith("/v1/") else "body", value)
-        body.session = value.get("session_hash") if isinstance(value, dict) else None
+        if isinstance(value, dict) and not self._for_api(request):
+            check_size("session", value.get("session_hash"))
+            body.session = None if _path(request).startswith("/gradio_api/call/v2/") else value.get("session_hash")  # v2 takes no session
         if call is None:
             return None
         parameters, arguments = self._parameters[call[1]], value.get("data") if isinstance(value, dict) else None
@@ -202,7 +217,7 @@ class HttpGuard:
 
 
 class _BoundedBody:
-    """``receive`` that limits bytes and seconds, and can replay what was read. session: of the event that it queues."""
+    """``receive`` that limits bytes and seconds, and can replay what was read. session: the one that the request names."""
 
     def __init__(self, receive: Callable):
         self._receive, self._count, self._ahead, self._whole = receive, 0, [], False
@@ -233,6 +248,21 @@ class _BoundedBody:
             parts.append(await self._next())
         self._ahead = parts
         return b"".join(part.get("body", b"") for part in parts)
+
+    @property
+    def arrived(self) -> bool:
+        """Whether nothing of the body is left to read."""
+        return self._whole
+
+    async def drop_rest(self) -> None:
+        """Read and drop at most REST_BYTES more of the body, for at most REST_SECONDS."""
+        count = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REST_SECONDS):
+                while not self._whole and count < REST_BYTES:
+                    message = await self._receive()
+                    count += len(message.get("body", b""))
+                    self._whole = not message.get("more_body")
 
 
 def allowed_hosts() -> frozenset[str]:
@@ -295,6 +325,29 @@ def visitor(request: Any) -> Visitor:
             messages.get_nowait()
 
     return Visitor(client.host, lambda: waiting[session].qsize() if session in waiting else 0, forget)
+
+
+async def _answer(response: Response, request: Request, body: _BoundedBody, send: Callable) -> None:
+    """Send the answer to a request that was not passed on, and close the connection if its body has not arrived."""
+    if body.arrived or ("transfer-encoding" not in request.headers and request.headers.get("content-length", "0").strip() in ("", "0")):
+        await response(request.scope, body, send)
+        return
+    response.headers["connection"] = "close"
+
+    async def send_and_close(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            await send({**message, "more_body": True})
+            await body.drop_rest()
+            message = {"type": "http.response.body", "body": b""}
+        await send(message)
+
+    await response(request.scope, body, send_and_close)
+
+
+def _sessions(request: Request) -> list[str]:
+    """Return the sessions that a request names in its address."""
+    heartbeat = HEARTBEAT.fullmatch(_path(request))
+    return [heartbeat[1]] if heartbeat else request.query_params.getlist("session_hash")
 
 
 def _path(request: Request) -> str:

@@ -1,12 +1,12 @@
-"""Time limits for incoming connections. A connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed. An
-address may have at most ``HALF_OPEN`` incomplete requests; one more closes its oldest, so that other visitors with the same
-address are still served."""
+"""Time limits for incoming connections. A connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed, and so is one
+that sends more than ``REST_BYTES`` of a request's body after the answer. An address may have at most ``HALF_OPEN`` incomplete
+requests; one more closes its oldest, so that other visitors with the same address are still served."""
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from .http_guard import client_key
+from .http_guard import REST_BYTES, client_key
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
@@ -28,6 +28,7 @@ class _Timed(_Protocol):
     _waiting: dict[str, OrderedDict[Any, None]]  # address -> its connections without a complete request, oldest first
     _timer: Any = None
     _peer = ""
+    _rest = 0  # bytes of the body since the request was answered
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -36,7 +37,11 @@ class _Timed(_Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
+        answered = self.cycle is not None and self.cycle.response_complete and self.cycle.more_body
+        self._rest = self._rest + len(data) if answered else 0
+        if self._rest > REST_BYTES:
+            self._close()
+        elif self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             self._wait()
         else:
             self._arrived()

@@ -68,6 +68,7 @@ SIZES = {
     "deterministic": Size("The switch for a deterministic run", 40),
     "n": Size("The number of answers (n)", 40),
     "name": Size("The question's name", 60),
+    "session": Size("The session's name", 64),
     "generation": Size("The request's further fields", CONVERSATION_CHARACTERS, 4000, 24),
     "payload": Size("The question", QUESTION_CHARACTERS, 4000, 8),
     "body": Size("The request", CONVERSATION_CHARACTERS, 20_000, 24),

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import socket
 import threading
@@ -143,6 +144,120 @@ def test_nothing_is_kept_of_events_that_ended_and_of_addresses_that_left(monkeyp
     assert set(budget._accounts) == {"10.0.0.0"}
 
 
+def test_an_address_has_so_many_idle_sessions_and_they_end_with_patience(monkeypatch):
+    """The oldest goes when one too many comes; a page that is open keeps its state, and one that lost its connection for longer."""
+    now = [0.0]
+    monkeypatch.setattr(address_budget.time, "monotonic", lambda: now[0])
+    budget, queue = AddressBudget(events=3), gradio_queue()
+    states = SimpleNamespace(session_data={}, time_last_used={})
+    budget.queue, budget.states = queue, states
+
+    def visit(address, name):
+        with budget.session(address, name):
+            for kept in (states.session_data, states.time_last_used, queue.pending_messages_per_session):
+                kept.setdefault(name, Messages())
+            queue.pending_event_ids_session.setdefault(name, set())
+
+    def kept():
+        return sorted(states.session_data)
+
+    with budget.session("a", "open", page=True):
+        visit("a", "open")
+        with budget.session("a", "lost", page=True):
+            visit("a", "lost")
+        for i in range(4):
+            visit("a", f"v{i}")
+        visit("b", "other")
+        assert kept() == ["open", "other", "v1", "v2", "v3"]
+        with budget.session("a", "lost", page=True):
+            visit("a", "lost")
+        assert kept() == ["lost", "open", "other", "v2", "v3"]
+        for now[0] in (1.0, engine_job.PATIENCE + 2):
+            budget.drop_unread()
+        assert kept() == ["lost", "open"] == sorted(queue.pending_messages_per_session) == sorted(queue.pending_event_ids_session)
+        now[0] += address_budget.PAGE_IDLE
+        budget.drop_unread()
+        assert kept() == ["open"] == sorted(states.time_last_used) and set(budget._accounts) == {"a"}
+    budget.drop_unread()
+    now[0] += address_budget.PAGE_IDLE + 1
+    budget.drop_unread()
+    assert not kept() and not queue.pending_messages_per_session
+    budget.drop_unread()
+    assert not any((budget._accounts, budget._owners, budget._pages, budget._open, budget._idle))
+
+
+def sessions_of(server):
+    queue = server.demo._queue
+    return {*queue.pending_messages_per_session, *queue.pending_event_ids_session, *server.demo.app.state_holder.session_data}
+
+
+def test_sessions_that_were_read_are_dropped_and_an_open_page_keeps_its_own(server, monkeypatch):
+    monkeypatch.setattr(address_budget, "PATIENCE", 0.3)
+    monkeypatch.setattr(http_guard, "SWEEP", 0.05)
+    visits, before = [f"visit {i}" for i in range(6)], sessions_of(server)
+    heartbeat = http.client.HTTPConnection(server.url.split("/")[2], timeout=30)
+    try:
+        heartbeat.request("GET", "/gradio_api/heartbeat/page")
+        assert heartbeat.getresponse().status == 200
+        for name in ("page", *visits):
+            assert post(f"{server.url}gradio_api/queue/join", {"data": [], "fn_index": 3, "session_hash": name})[0] == 200
+            assert "process_completed" in get(f"{server.url}gradio_api/queue/data?session_hash={name.replace(' ', '%20')}")[1]
+        deadline = time.monotonic() + 20
+        while sessions_of(server) & {*visits} and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert sessions_of(server) - before == {"page"} and "page" in server.demo.app.state_holder.session_data
+    finally:
+        heartbeat.close()
+
+
+@pytest.mark.parametrize("path", ["queue/join", "run/methods", "run/methods/", "api/methods", "call/methods", "call/v2/methods", "cancel", "reset",
+                                  "queue/data?session_hash=", "heartbeat/"])
+def test_a_long_name_of_a_session_is_refused_before_anything_is_kept(server, path):
+    before = sessions_of(server)
+    for length in (65, 39_000):
+        name = "n" * length
+        body = {"data": [], "fn_index": 3, "event_id": "e", "session_hash": name}
+        asked = http.client.HTTPConnection(server.url.split("/")[2], timeout=30)
+        if path.startswith(("queue/data", "heartbeat")):
+            asked.request("GET", f"/gradio_api/{path}{name}")
+        else:
+            asked.request("POST", f"/gradio_api/{path}", json.dumps(body), {"Content-Type": "application/json"})
+        answer = asked.getresponse()
+        assert answer.status == 413 and json.loads(answer.read())["code"] == "size.text"
+        asked.close()
+    assert not {name for name in sessions_of(server) - before if name[0] == "n"}
+
+
+def test_reading_files_is_free_and_sending_to_them_is_not():
+    budget, refused = AddressBudget(requests=3), []
+
+    async def nothing(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    guard = HttpGuard(nothing, {}, {}, budget)
+
+    async def ask(method, path):
+        async def send(message):
+            refused.append(message.get("status") == 429) if message["type"] == "http.response.start" else None
+
+        async def receive():
+            return {"type": "http.request", "body": b""}
+
+        scope = {"type": "http", "method": method, "path": path, "query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1",
+                 "server": ("127.0.0.1", 80), "client": ("10.0.0.1", 1), "headers": [(b"host", b"localhost")]}
+        await guard(scope, receive, send)
+
+    async def all_of_them():
+        for method in ("GET", "HEAD", "POST", "PUT"):
+            for path in ("/assets/x", "/own/x", "/static/x", "/svelte/x"):
+                await ask(method, path)
+        guard._sweeper.cancel()
+
+    asyncio.run(all_of_them())
+    assert refused == [False] * 11 + [True] * 5
+
+
 def test_answers_that_nobody_fetches_are_dropped(server, backend, monkeypatch):
     monkeypatch.setattr(address_budget, "PATIENCE", 0.3)
     queue = server.demo._queue
@@ -265,6 +380,70 @@ def test_half_sent_bodies_are_refused(server, monkeypatch):
     with socket.create_connection((host, int(port)), timeout=20) as one:
         one.sendall(b"POST /gradio_api/call/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
         assert b" 408 " in one.recv(4000).splitlines()[0]
+
+
+def connection(server):
+    host, port = server.url.split("/")[2].split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+def rest_of(one):
+    """What the server sends until it closes the connection."""
+    parts = []
+    with suppress(ConnectionError):
+        while parts[-1:] != [b""]:
+            parts.append(one.recv(65_536))
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("body", ["too large", "unfinished"])
+def test_the_body_of_a_request_for_a_stream_ends_it_quietly(server, monkeypatch, capfd, caplog, body):
+    monkeypatch.setattr(http_guard, "BODY_SECONDS", 0.3)
+    with connection(server) as one:
+        one.sendall(b"GET /gradio_api/heartbeat/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        said = one.recv(65_536)
+        assert b" 200 " in said.splitlines()[0]
+        with suppress(ConnectionError):
+            for _ in range(32 if body == "too large" else 0):
+                one.sendall(b"10000\r\n" + b"x" * 65_536 + b"\r\n")
+        rest_of(one)
+    assert get(server.url + "theme.css")[0] == 200
+    lines = [*"".join(capfd.readouterr()).splitlines(), *(f"{record.getMessage()} {record.exc_info or ''}" for record in caplog.records)]
+    assert not [line for line in lines if "Traceback" in line or "Error" in line or "Exception" in line] and len({*lines}) <= 1, lines
+
+
+def is_read_to_the_end(one, megabytes=90):
+    """Whether the server reads so much, which the buffers of the system do not hold."""
+    with suppress(ConnectionError):
+        for _ in range(megabytes):
+            one.sendall(b"x" * 2**20)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("request_line, status", [(b"POST /nothing", b"404"), (b"GET /own/nothing", b"404"), (b"POST /gradio_api/queue/join", b"413")])
+def test_a_refused_request_closes_its_connection_and_its_body_is_not_read(server, request_line, status):
+    with connection(server) as one:
+        one.sendall(request_line + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n")
+        head = one.recv(65_536).lower()
+        assert head.split()[1] == status and b"\r\nconnection: close\r\n" in head
+        assert not is_read_to_the_end(one)
+
+
+def test_a_body_that_comes_after_the_answer_is_not_read_to_its_end(server):
+    """Gradio answers a GET without its body, and would let the connection live."""
+    with connection(server) as one:
+        one.sendall(b"GET /theme.css HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n10000000\r\n")
+        assert one.recv(65_536).split()[1] == b"200"
+        assert not is_read_to_the_end(one)
+
+
+def test_a_refused_request_whose_small_body_comes_late_reads_its_answer(server):
+    with connection(server) as one:
+        one.sendall(b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n")
+        one.sendall(b"x" * 60_000)
+        said = rest_of(one)
+        assert said.split()[1] == b"404" and b"http.route" in said
 
 
 # Runs that hang or exit
