@@ -20,6 +20,7 @@ MOST_LAYERS = 4096  # limits of the sizes in config.json
 MOST_SIZE = 2**31
 WORDS = ("hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
          "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "n_ctx", "n_inner")
+SWITCHES = ("tie_word_embeddings", "attention_bias", "mlp_bias")
 SCALES = re.compile(r"(_scale_inv|\.SCB|\.weight_scale|\.input_scale|\.qweight|\.qzeros|\.g_idx|\.scales|\.absmax|\.quant_map|"
                     r"\.weight_packed|\.quant_state\.\w+|_blocks|_scales)$")
 PLAIN = {"F64", "F32", "F16", "BF16"}
@@ -47,6 +48,12 @@ def check_config(config: dict[str, Any], name: str) -> None:
         kinds = part.get("layer_types")
         if kinds is not None and not (isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)):
             raise ModelError(f"layer_types in config.json of {name} is not a list of names", "config.layer_types")
+        if kinds is not None and type(part.get("num_hidden_layers")) is int and len(kinds) != layers:
+            raise ModelError(f"layer_types in config.json of {name} names {len(kinds)} layers, and num_hidden_layers is {layers}",
+                             "config.layer_types")
+        odd = next((key for key in SWITCHES if key in part and not isinstance(part[key], bool)), None)
+        if odd:
+            raise ModelError(f"{odd} in config.json of {name} is neither true nor false", "config.switch")
 
 
 def check_weights(config: dict[str, Any], weights: Weights, name: str, width: int, *devices: torch.device) -> None:

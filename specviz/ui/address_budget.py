@@ -167,8 +167,10 @@ class AddressBudget:
 
     def _answering(self, session: str) -> bool:
         """Return whether an event of this session is queued or still being answered."""
-        events = self.queue.event_ids_to_events if self.queue is not None else {}
-        return bool(events) and any(event in events for event in self.queue.pending_event_ids_session.get(session, ()))
+        if self.queue is None:
+            return False
+        events = self.queue.event_ids_to_events
+        return any(event in events for event in self.queue.pending_event_ids_session.get(session, ()))
 
     def _account(self, address: str) -> _Account:
         account = self._accounts.pop(address, None) or _Account(self.requests)

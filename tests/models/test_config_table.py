@@ -107,6 +107,19 @@ def test_attention_to_later_tokens_is_refused_by_the_key(tmp_path, key, value):
         assert key in str(told.value) and told.value.code in ("config.not_causal", "checkpoint.load")
 
 
+@pytest.mark.parametrize("key, value, code", [
+    ("tie_word_embeddings", "false", "config.switch"), ("tie_word_embeddings", None, "config.switch"), ("attention_bias", None, "config.switch"),
+    ("attention_bias", 1, "config.switch"), ("mlp_bias", "", "config.switch"), ("layer_types", ["full_attention"], "config.layer_types"),
+    ("layer_types", ["full_attention"] * 3, "config.layer_types"), ("layer_types", [], "config.layer_types")])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_value_of_another_type_is_refused_as_transformers_refuses_it(tmp_path, kind, key, value, code):
+    folder = folder_of(tmp_path / "m", kind)
+    change(folder, **{key: value})
+    with pytest.raises(ModelError) as told:
+        FastModel(folder)
+    assert told.value.code == code and key in str(told.value)
+
+
 KEYS: list[tuple[str, list[Any]]] = [
     ("rms_norm_eps", [MISSING, 1e-2]), ("hidden_act", [MISSING, "gelu", "nonsense"]), ("num_key_value_heads", [MISSING, None, 4]),
     ("head_dim", [MISSING, None, 16]), ("max_position_embeddings", [MISSING, 32]), ("rope_theta", [MISSING, 500.0]),
