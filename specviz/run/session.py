@@ -76,8 +76,8 @@ class Session:
         for name, most in loaded.knob_limits(self.method).items():
             knob = next(knob for knob in self.method.knobs if knob.name == name)
             if knob.place_of(self.knobs[name]) > most:
-                raise SessionError(f"{self.method.title} takes {name} up to {knob.value_at(most)} here, since {loaded.name} has no further "
-                                   "draft models.", "session.knob_limit")
+                raise SessionError(f"{self.method.title} takes {name} up to {knob.value_at(most)} with {loaded.name}: more needs models "
+                                   "that it does not have.", "session.knob_limit")
         self.batch_prompts, self.prefix_cache, self.batch = tuple(batch_prompts), prefix_cache, batch
         alone = session_unbatchable_reason(self) if batch_prompts or batch else None
         if alone:

@@ -50,6 +50,7 @@ def test_no_command_writes_over_what_it_reads(file, options):
 def test_other_files_are_let_through_and_two_names_of_one_are_not(file, tmp_path):
     new = str(tmp_path / "new")
     check_files(Namespace(suite=[str(file)], target="SmolLM2-135M-Instruct", request='{"n": 2}', trace=new, save=str(file.parent / "other")))
+    check_files(Namespace(request='{"stop": ["%s"]}' % ("x" * 400), trace=new))  # longer than a file's name
     check_files(Namespace(target=str(tmp_path), save=new))  # a new file beside a model's
     check_files(Namespace(table="x\0", trace=None, save=None))
     for same in (new, f"{tmp_path}/./new"):

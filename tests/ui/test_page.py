@@ -759,6 +759,19 @@ def test_on_a_phone_examples_stand_by_the_empty_prompt_and_lanes_go_on(visit):
     assert "gradient" in page.evaluate("getComputedStyle(document.querySelector('.pg-chips')).maskImage")
 
 
+def test_on_a_phone_run_stands_still_when_the_prompt_is_left(visit):
+    """A press takes the focus from the prompt before it ends: where Run moved then, the press was lost."""
+    page = visit(width=390, height=844, has_touch=True)
+    place = "() => Math.round(document.querySelector('#run').getBoundingClientRect().top)"
+    page.tap("#prompt textarea")
+    page.fill("#prompt textarea", "A prompt of several lines. " * 12)
+    page.wait_for_function("document.querySelector('#prompt textarea').clientHeight > 100")
+    page.wait_for_timeout(300)  # Gradio fits the height to the text
+    before = page.evaluate(place)
+    page.evaluate("document.activeElement.blur()")
+    assert page.evaluate("document.activeElement === document.body") and page.evaluate(place) == before
+
+
 @pytest.mark.thorough
 def test_when_it_does_not_pay_is_one_press_away(page):
     page.click(".pays")

@@ -77,6 +77,11 @@ def test_what_a_recording_is_about_stands_above_its_draft(drive, settled) -> Non
             settled(page)
             body, tree = page.evaluate(order)
             assert (body < tree) == first and page.evaluate("board.where().tab") == "lens"
+        tab = page.evaluate("board.where().tab")
+        page.evaluate("board.lead('draft')")
+        settled(page)
+        assert page.evaluate("[...document.querySelector('.sv').classList].filter((x) => /^(lead|draftfirst)$/.test(x))") == ["draftfirst"]
+        assert page.evaluate("board.where().tab") == tab
         page.evaluate("board.lead('lens')")
         page.evaluate(LOAD, json.dumps([row | {"run_id": "another"} if row["type"] == "header" else row for row in sample.race(("plain", "chain"), tokens=20)]))
         settled(page)

@@ -105,9 +105,9 @@
     host.append(S);
   }
 
+  const NAMED = 76; /* pixels for the words of a heatmap's rows */
   /* Rows by columns of numbers in greys. opt: {name, rows: [[number|null]], at: [row, column], rowName, colName, width};
      rowNames: a word for every row, instead of rowName and numbers */
-  const NAMED = 76; /* pixels for the rows' words */
   function heatmap(host, opt) {
     const rows = opt.rows.slice(0, 64).map((r) => r.slice(0, 128)),
       n = rows.length,

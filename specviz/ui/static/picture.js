@@ -112,6 +112,9 @@ function paint() {
     button.setAttribute("aria-checked", String(found[i].image === now.image)),
   );
 }
+document.addEventListener("focusin", (event) => {
+  if (event.target.closest?.("#prompt")) document.querySelector("#page").dataset.asked = ""; /* it stays so: see page.css */
+});
 document.addEventListener("input", (event) => event.target.closest?.("#target") && setTimeout(paint, 150));
 document.addEventListener("focusout", (event) => event.target.closest?.("#target") && setTimeout(paint, 150));
 for (const name of ["specviz:taken", "specviz:othertarget"])
