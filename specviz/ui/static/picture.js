@@ -113,7 +113,8 @@ function paint() {
   );
 }
 document.addEventListener("focusin", (event) => {
-  if (event.target.closest?.("#prompt")) document.querySelector("#page")?.setAttribute("data-asked", ""); /* it stays so: see page.css */
+  if (event.target.closest?.("#prompt"))
+    document.querySelector("#page")?.setAttribute("data-asked", ""); /* it stays so: see page.css */
 });
 document.addEventListener("input", (event) => event.target.closest?.("#target") && setTimeout(paint, 150));
 document.addEventListener("focusout", (event) => event.target.closest?.("#target") && setTimeout(paint, 150));
