@@ -137,8 +137,8 @@ class Llama:
     checkpoint that cannot be used.
 
     scripted: all blocks compiled to one TorchScript function (models/torchscript_llama.py), None if they are not;
-    uncompiled: why not. embedding [vocab, hidden]; head: output layer (lm_head); norm_final; blocks; parameters: number
-    of weights; kernel: names of the weight layouts.
+    uncompiled: why not; block_bytes: size of their weights. embedding [vocab, hidden]; head: output layer (lm_head);
+    norm_final; blocks; parameters: number of weights; kernel: names of the weight layouts.
     """
 
     refuses = staticmethod(unsupported_reason)  # config.json -> why this forward pass cannot run it
@@ -148,6 +148,7 @@ class Llama:
         "gate_up": ("mlp.gate_proj", "mlp.up_proj"), "down": ("mlp.down_proj",)}
     uncompiled: str | None = None  # why a part runs without TorchScript
     scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
+    block_bytes = 0
 
     @cached_property
     def writer(self) -> Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]] | None:

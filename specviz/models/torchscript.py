@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from .fallbacks import log_fallback
 
 MOST_FROZEN = 24  # modules frozen in one process
-_frozen = 0  # so far
+MOST_FROZEN_BYTES = 2**30  # weights of the modules frozen in one process
+_frozen = _frozen_bytes = 0  # so far
 
 
 class HalfProducts(nn.Module):
@@ -47,15 +48,32 @@ def scripted(module: nn.Module) -> nn.Module:
         return torch.jit.script(module.eval())
 
 
-def frozen(module: nn.Module) -> nn.Module:
-    """Return the compiled module with its weights as constants, which saves a twentieth of a pass on one row.
+def weight_bytes(module: nn.Module) -> int:
+    """Return the bytes of a module's tensors and packed weights (of the latter those of the matrix that they unpack to),
+    without parts that are compiled."""
+    total = 0
+    for part in module.modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            continue
+        for value in (*vars(part).values(), *part._parameters.values(), *part._buffers.values()):
+            if isinstance(value, Tensor):
+                total += value.nbytes
+            elif isinstance(value, torch.ScriptObject):
+                packed: Any = value
+                total += packed.unpack()[0].nbytes
+    return total
+
+
+def frozen(module: nn.Module, size: int) -> nn.Module:
+    """Return the compiled module with its weights as constants, which saves a twentieth of a pass on one row. size: bytes of
+    its weights.
 
     torch keeps the types, graphs and weights of each frozen module for the rest of the process (the size of the model, and 1.3 MB a
-    layer more), and they can only be dropped together with all compiled modules that are in use. So only the first MOST_FROZEN modules
-    of a process are frozen; the others compute the same bits.
+    layer more), and they can only be dropped together with all compiled modules that are in use. So only the first modules of a
+    process are frozen, up to MOST_FROZEN and MOST_FROZEN_BYTES; the others compute the same bits.
     """
-    global _frozen
-    if _frozen >= MOST_FROZEN:
+    global _frozen, _frozen_bytes
+    if _frozen >= MOST_FROZEN or _frozen_bytes + size > MOST_FROZEN_BYTES:
         return module
-    _frozen += 1
+    _frozen, _frozen_bytes = _frozen + 1, _frozen_bytes + size
     return torch.jit.freeze(module, optimize_numerics=False)

@@ -14,7 +14,7 @@ from .int8 import Int8Linear
 from .linear import MANY, HalfLinear, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
 from .reduced_vocabulary import ReducedOutput, ScriptedReducedOutput
 from .rms_norm import UnitNorm
-from .torchscript import HalfProducts, frozen, scripted
+from .torchscript import HalfProducts, frozen, scripted, weight_bytes
 from .whole_vectors import rotate_, silu
 
 
@@ -257,13 +257,15 @@ def compile_blocks(model: Any, width: int) -> None:
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return
     try:
-        made = [(scripted(ScriptedAttention(model, block)), None if block.down is None else scripted(ScriptedFeedForward(model, block)))
-                for block in model.blocks]
+        parts = [(ScriptedAttention(model, block), None if block.down is None else ScriptedFeedForward(model, block))
+                 for block in model.blocks]
+        model.block_bytes = sum(weight_bytes(half) for halves in parts for half in halves if half is not None)
+        made = [(scripted(attend), None if transform is None else scripted(transform)) for attend, transform in parts]
         if not _agrees(model, width, *made[0]):
             return _fall_back(model, "a compiled block gives other bits")
         for block, halves in zip(model.blocks, made):
             block.attend, block.transform = halves
-        whole = frozen(scripted(Layers(model.blocks)))  # looks up no weight any more
+        whole = frozen(scripted(Layers(model.blocks)), model.block_bytes)  # looks up no weight any more
         if width == model.hidden and _agrees_with_single_blocks(model, whole):
             model.scripted = whole
     except FAILURES as error:
@@ -277,7 +279,8 @@ def compiled_writer(model: Any) -> Any:
         return None
     try:
         with torch.inference_mode():
-            writer = frozen(scripted(ScriptedDraftLoop(model)))
+            loop = ScriptedDraftLoop(model)
+            writer = frozen(scripted(loop), model.block_bytes + weight_bytes(loop))
             if _agrees_with_single_passes(model, writer):
                 return writer
         _fall_back(model, "the compiled token loop gives other bits")

@@ -153,18 +153,25 @@ def test_a_fallback_records_its_reason(folder, monkeypatch):
         raise RuntimeError("no TorchScript here")
 
     monkeypatch.setattr(torch.jit, "freeze", broken)
-    monkeypatch.setattr("specviz.models.torchscript._frozen", 0)  # other tests of this process may have reached the limit
+    monkeypatch.setattr("specviz.models.torchscript._frozen", 0)
+    monkeypatch.setattr("specviz.models.torchscript._frozen_bytes", 0)  # other tests of this process may have reached the limit
     made = FastModel(checkpoint(folder, "llama"))
     assert made.uncompiled == "RuntimeError: no TorchScript here" and made.scripted is None
 
 
 @torch.inference_mode()
-def test_models_opened_after_many_others_are_not_frozen_and_compute_the_same_bits(folder, monkeypatch):
-    """torch keeps each frozen module's graphs for the rest of the process, so their number is bounded."""
+@pytest.mark.parametrize("limit", ["number", "bytes"])
+@pytest.mark.parametrize("kind", [FastModel, Int8Model])
+def test_models_opened_after_many_others_are_not_frozen_and_compute_the_same_bits(folder, monkeypatch, limit, kind):
+    """torch keeps each frozen module's graphs and weights for the rest of the process, so their number and bytes are bounded."""
     frozen = []
     monkeypatch.setattr(torch.jit, "freeze", lambda module, **how: frozen.append(module) or module)
-    monkeypatch.setattr(torchscript, "_frozen", torchscript.MOST_FROZEN - 1)
-    models = [FastModel(checkpoint(folder, "llama")) for _ in range(3)]
+    size = kind(checkpoint(folder, "llama")).block_bytes
+    assert size > 0
+    monkeypatch.setattr(torchscript, "_frozen", torchscript.MOST_FROZEN - 1 if limit == "number" else 0)
+    monkeypatch.setattr(torchscript, "_frozen_bytes", torchscript.MOST_FROZEN_BYTES - int(1.5 * size) if limit == "bytes" else 0)
+    frozen.clear()
+    models = [kind(checkpoint(folder, "llama")) for _ in range(3)]
     assert len(frozen) == 1 and all(model.scripted is not None for model in models)
     rows = []
     for model in models:
