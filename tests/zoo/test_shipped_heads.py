@@ -1,4 +1,5 @@
 """The heads that ship: one that has attention looks at the text with it."""
+import gc
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from specviz.models.eagle_layers import Attention
 from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.training import attention
-from specviz.zoo import forget
+from specviz.zoo import forget, weight_cache
 from specviz.zoo.registry import register
 
 TEXT = " ".join(f"{who} went to {where} and found {what} there." for who, where, what in (
@@ -21,6 +22,18 @@ TEXT = " ".join(f"{who} went to {where} and found {what} there." for who, where,
 
 
 QUICK = "Llama-specviz-16M"  # the smallest target
+
+
+@pytest.fixture(autouse=True)
+def one_target(request):
+    """A test spoils its head, which is read again; its target is kept for the next test, and no other stays in memory."""
+    yield
+    entry = request.node.callspec.params.get("entry") if hasattr(request.node, "callspec") else None
+    kept = register().find(entry.target).path.resolve() if entry is not None else None
+    weights = {key: value for key, value in weight_cache._loaded.items() if key[0] == kept}
+    forget()
+    weight_cache._loaded.update(weights)
+    gc.collect()
 
 
 def tried(*kinds):
@@ -79,7 +92,6 @@ def test_what_it_says_after_the_same_last_pair_changes_when_those_between_it_and
         blind = moved()
     assert seeing > 0.05 and first < 0.5, f"it moves by {seeing:.3f}, and {first:.0%} of its weight is on the first row"
     assert blind < 0.05, "what takes the text for a bag of words is found"
-    forget()
 
 
 DRAFTING = {"peagle": "peagle", "eagle3": "eagle3", "dflash": "dflash", "dflare": "dflare", "jetspec": "jetspec",
@@ -123,7 +135,6 @@ def test_what_it_drafts_changes_when_the_text_between_the_first_pair_and_the_las
             part.__dict__.pop("fused", None)
         blind = moved()
     kit.close()
-    forget()
     if entry.name in FIXED:  # a measured exception; its card gives the figure
         assert seeing <= 0.25, f"it drafts otherwise in {seeing:.0%} of the places: it is no exception any longer"
         assert f"{FIXED[entry.name]} of the places" in (entry.path / "README.md").read_text(encoding="utf-8")
@@ -160,7 +171,6 @@ def test_convolutions_change_what_a_block_drafts(entry):
         head.__dict__.pop("fused", None)
         moved = sum(a != b for a, b in zip(before, drafted())) / len(ends)
     kit.close()
-    forget()
     assert moved > 0.1, f"it drafts otherwise in {moved:.0%} of the places"
 
 
@@ -191,7 +201,6 @@ def test_a_correction_says_something_else_after_another_token(entry):
                 found.append(int(scores.expand_to_vocab(1, logits)[0].argmax()))
             moved += found[0] != found[1]
     kit.close()
-    forget()
     assert moved / len(ends) > 0.1, f"it drafts otherwise in {moved / len(ends):.0%} of the places"
 
 
@@ -217,7 +226,6 @@ def test_what_reads_the_targets_keys_drafts_otherwise_when_it_weighs_them_all_al
             part.__dict__.pop("fused", None)
         after = [drafted(end) for end in ends]
     kit.close()
-    forget()
     assert before == again
     share = sum(a != b for a, b in zip(before, after)) / len(before)
     assert share > 0.2, f"it drafts otherwise in {share:.0%} of the places"
@@ -326,7 +334,6 @@ def readers():
 def test_a_head_accepts_a_sixth_less_without_what_it_reads(entry):
     loaded, method = load(entry.target, "none"), methods_of_kinds()[entry.kind]
     normal, blind = accepted(loaded, method), accepted(loaded, method, blind=True)
-    forget()
     figures = f"{normal:.2f} tokens accepted per pass, {blind:.2f} without what it reads"
     if (entry.target, entry.kind) in SHORT:  # measured exceptions; their cards give the figures
         assert blind > USE / 2 * normal, f"{figures}: it is no exception any longer"  # they differ by processor
@@ -368,5 +375,4 @@ def test_a_diffusion_drafter_drafts_otherwise_when_the_text_before_the_last_toke
             part.__dict__.pop("fused", None)
         blind = moved()
     kit.close()
-    forget()
     assert seeing > 0.1 and seeing > blind, f"{seeing:.0%} of the drafts change, {blind:.0%} with attention that weighs all rows alike"
