@@ -38,12 +38,17 @@ def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
 
 def lanes_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the finished lanes of a trace, as ``compare`` takes them. Server lanes are left out, because their times are measured
-    by another clock."""
+    by another clock. Turns in which other processes took the CPU are left out if there are others."""
     heads = {r["lane"]: r for r in records if r["type"] == "header" and r.get("clock") != "client"}
     ends = [r for r in records if r["type"] == "done" and r["totals"].get("tokens") and r["lane"] in heads]
+    busy = {r["lane"] for r in records if r["type"] == "check" and r["kind"] == "busy"}
+    turns = {r["lane"]: [r["totals"] | {"busy": r["lane"] in busy}, *r["totals"].get("repeats", ())] for r in ends}
+    disturbed = {i for runs in turns.values() for i, run in enumerate(runs) if run.get("busy")}
+    least = min(map(len, turns.values()), default=0)
+    kept = [i for i in range(least) if i not in disturbed] or range(least)
     return [{"lane": r["lane"], "key": heads[r["lane"]]["method"]["key"], "title": heads[r["lane"]]["method"]["title"],
              "knobs": heads[r["lane"]].get("knobs", {}),
-             "runs": [[run["tokens"], run["seconds"]] for run in (r["totals"], *r["totals"].get("repeats", ()))]} for r in ends]
+             "runs": [[turns[r["lane"]][i]["tokens"], turns[r["lane"]][i]["seconds"]] for i in kept]} for r in ends]
 
 
 def _row(lane: dict[str, Any], speeds: list[float], plain: list[float] | None) -> dict[str, Any]:

@@ -78,8 +78,8 @@ class Machine:
                 yield from self.start_events()
             yield from self.observe(lane, event)
 
-    def observe(self, lane: int, event: Event) -> list[Checked]:
-        """Return the checks to emit after an event of a lane (a number for each run). Called between rounds, while the
+    def observe(self, lane: int | str, event: Event) -> list[Checked]:
+        """Return the checks to emit after an event of a lane (a number or name for each run). Called between rounds, while the
         engine's clock is paused."""
         mine = self._lanes.setdefault(lane, _Lane())
         if isinstance(event, Drafted):

@@ -11,6 +11,7 @@ from typing import Any
 from ..core import Method
 from ..methods import catalogue
 from ..trace.events import Event, Finished
+from .machine import Machine
 from .request import SessionError, read_integer
 from .session import Session
 from .single_run import Run
@@ -20,7 +21,8 @@ WARM_TOKENS = 12  # tokens of the warm-up
 
 
 def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = None,
-         stop: Sequence[str] | None = None, *, repeats: Any = 1, **options: Any) -> Iterator[tuple[int, Event | None]]:
+         stop: Sequence[str] | None = None, *, repeats: Any = 1, machine: Machine | None = None,
+         **options: Any) -> Iterator[tuple[int, Event | None]]:
     """Run several methods on one prompt; yield (lane, event), where the lane is the index of the session. Lanes are
     interleaved, one whole round at a time.
 
@@ -30,8 +32,8 @@ def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_ne
 
     repeats: if above 1, each lane is warmed up by a short run, and after the race it is run again in full without events,
     in shuffled order; (lane, None) marks the beginning of such a run. The tokens and seconds of all these runs are
-    ``repeats`` in the totals of each lane's Finished: [{tokens, seconds}, ...]. These runs do not see what the race
-    stored in a visitor's memory.
+    ``repeats`` in the totals of each lane's Finished: [{tokens, seconds, busy?}, ...]. These runs do not see what the race
+    stored in a visitor's memory. machine: monitors the repeats; ``busy`` is true where other processes took the CPU.
     """
     times = read_integer("repeats", repeats, 1, MOST_REPEATS)
     if not sessions or not all(isinstance(session, Session) for session in sessions):
@@ -55,15 +57,16 @@ def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_ne
             session.memory = before[id(session.memory)].copy()
         return open_run(session, length, **options | {"deadline": left})
 
-    return _measured(runs, times, again)
+    return _measured(runs, times, again, machine)
 
 
-def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | None], Run]) -> Iterator[tuple[int, Event | None]]:
+def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | None], Run],
+              machine: Machine | None) -> Iterator[tuple[int, Event | None]]:
     """Run a race, then repeat the lanes that finished; again(lane, length, seconds left) returns a new run."""
     ends: dict[int, Finished] = {}
-    took: dict[int, list[dict[str, float]]] = {}
+    took: dict[int, list[dict[str, Any]]] = {}
     for lane in range(len(runs)):
-        _figures(again(lane, WARM_TOKENS, runs[lane].left()))
+        _figures(again(lane, WARM_TOKENS, runs[lane].left()), None)
     for lane, event in _take_turns(runs):
         if isinstance(event, Finished):
             ends[lane], took[lane] = event, []
@@ -74,18 +77,21 @@ def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | No
         if runs[lane].interrupted():
             break
         yield lane, None
-        figures = _figures(again(lane, runs[lane].wanted, runs[lane].left()))
+        figures = _figures(again(lane, runs[lane].wanted, runs[lane].left()), machine)
         if figures and figures["tokens"] == ends[lane].totals["tokens"]:  # a run that was cut short is not the same run
             took[lane].append(figures)
     yield from ((lane, replace(end, totals={**end.totals, "repeats": took[lane]})) for lane, end in ends.items())
 
 
-def _figures(run: Run) -> dict[str, float] | None:
-    """Run to the end, discarding the events. Return {tokens, seconds after the prefill}; None if the run failed."""
+def _figures(run: Run, machine: Machine | None) -> dict[str, Any] | None:
+    """Run to the end, discarding the events. Return {tokens, seconds after the prefill, busy?}; None if the run failed."""
+    figures, busy = None, False
     for event in run.events:
         if isinstance(event, Finished):
-            return {name: event.totals[name] for name in ("tokens", "seconds")}
-    return None
+            figures = {name: event.totals[name] for name in ("tokens", "seconds")}
+        if machine is not None:
+            busy |= any(check.kind == "busy" for check in machine.observe(run.run_id, event))
+    return figures | {"busy": True} if figures and busy else figures
 
 
 def _take_turns(runs: list[Run]) -> Iterator[tuple[int, Event]]:

@@ -293,7 +293,7 @@ def run_lanes(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threadi
     names = lane_titles(asked.lanes, served_cards() | {session.method.key: session.method for session in sessions})
     recorders = _recorders(loaded, asked)
     again = 0
-    for answer, lane, event in _races(sessions, asked, seconds, cancel, mode, leases):
+    for answer, lane, event in _races(sessions, asked, seconds, cancel, mode, leases, machine):
         number = answer * len(asked.lanes) + lane
         if is_served(asked.lanes[lane][0]):
             yield recorders[number].take(event)
@@ -329,7 +329,7 @@ def _answer_fields(asked: RunRequest, answer: int) -> dict[str, Any]:
 
 
 def _races(sessions: list[Any], asked: RunRequest, seconds: float, cancel: threading.Event | None, mode: str,
-           caches: Any) -> Iterator[tuple[int, int, Any]]:
+           caches: Any, machine: Any) -> Iterator[tuple[int, int, Any]]:
     """Yield (answer, lane, event): a race of all lanes for each of the ``n`` answers, one after another, within ``seconds``."""
     from ..run import race
 
@@ -341,8 +341,8 @@ def _races(sessions: list[Any], asked: RunRequest, seconds: float, cancel: threa
         for session in racing if caches is not None else ():
             session.lease(caches, f"{owner} {session.method.key}", asked.messages())
         share = max(0.0, until - time.monotonic()) / (asked.answers - answer)
-        local = race(racing, asked.messages(), asked.max_new_tokens, repeats=asked.repeats, deadline=share, cancel=cancel,
-                     top_k_saved=TOP)
+        local = race(racing, asked.messages(), asked.max_new_tokens, repeats=asked.repeats, machine=machine, deadline=share,
+                     cancel=cancel, top_k_saved=TOP)
         for lane, event in with_server_lanes(local, asked, share, cancel, mode):
             yield answer, lane, event
 
