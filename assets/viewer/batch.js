@@ -57,8 +57,15 @@
   /** Who wrote most for all prompts, as verdict.js has it; null where no two lanes answer several prompts.
    * @param {Lane[]} lanes */
   function verdict(lanes) {
-    const [a, b] = ranked(lanes);
+    const all = ranked(lanes),
+      [a, b] = all;
     if (!b) return null;
+    const plain = all.find((x) => SV.metrics.isBaseline(x.lane)),
+      wrong = plain && all.find((x) => x !== plain && !believed(x.lane, x.all, plain.all));
+    if (wrong) {
+      const sentence = say("verdict.implausible", { title: title(wrong.lane) });
+      return { winner: null, second: null, sure: false, level: true, sentence };
+    }
     const k = a.all.rate / b.all.rate,
       level = k < CLOSE,
       speeds = { first: title(a.lane), second: title(b.lane), a: rate(a.all.rate), b: rate(b.all.rate) };

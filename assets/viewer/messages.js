@@ -138,6 +138,8 @@
     "verdict.once.repeat": ". One run each: repeat the run to see whether it holds.",
     "verdict.once.noise": ". One run each, so {difference} may be noise.",
     "verdict.repeats": " ({first}, {second} in {runs} runs each; the lanes draw the first).",
+    "verdict.implausible":
+      "{title} was faster than its accepted length allows: the machine changed meanwhile, so times are not counted.",
     "verdict.servers": " Servers keep a clock of their own and are not ranked.",
     "race.same": " wrote the same text as plain decoding, token for token: {tokens} compared.",
     "race.differs": " differs from plain decoding at token {at}: ",

@@ -24,7 +24,7 @@
     const together = busy(lanes) ? null : SV.batch.verdict(all.map((x) => x.lane));
     if (together) return together;
     const [a, b] = all,
-      slow = busy(lanes),
+      slow = busy(lanes) || incredible(all, counted),
       v = slow ? uncounted(all, slow) : a.s.runs < 2 ? once(a, b) : often(a, b, SV.timing.lostSentence(lanes)),
       apart = lanes.length < every.length ? SV.messages.say("verdict.servers") : "";
     return {
@@ -37,7 +37,13 @@
   const percent = (k) => Math.round((k - 1) * 100) + " %";
   const speeds = (a, b) => rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second";
 
-  /* On a busy machine only what no clock measures: the passes. */
+  /* The sentence about a lane whose speed-up over plain decoding its accepted length cannot carry, or "". */
+  function incredible(all, counted) {
+    const plain = all.find((x) => M.isBaseline(x.lane))?.lane,
+      found = all.find(({ lane }) => plain && lane !== plain && M.of(lane, lane.committed, plain, counted).implausible);
+    return found ? SV.messages.say("verdict.implausible", { title: title(found.lane) }) : "";
+  }
+  /* Where times do not count, only what no clock measures: the passes. */
   function uncounted(all, slow) {
     const sums = all.map(({ lane }) => ({ lane, m: M.of(lane, lane.committed, null, [0]) })),
       { lane, m } = sums.sort((x, y) => y.m.block_efficiency - x.m.block_efficiency)[0],

@@ -60,6 +60,7 @@
         ["3 ", "36 tokens", "30.0", "15.0", "2.00"].every((x) => said.includes(x)),
         said,
       );
+      same(SV.verdict.verdict([plain, several(1, "Fast", 2, [10, 12, 14], 0.2)]).winner, null, "12 times by 2.5 tokens a pass");
       const busy = several(2, "Fast", 2, [10, 12, 14], 1.2);
       busy.checks = [{ kind: "busy", detail: {} }];
       ok(!SV.headline.say(busy, plain).text.includes("30.0"), "no speed of a busy machine");
@@ -216,6 +217,21 @@
       for (const x of [plain, fast]) x.done.finish = "length";
       const said = SV.headline.say(fast, plain).text;
       ok(said.endsWith(": same text, times not counted.") && !said.includes("fast"), said);
+    },
+    "no lane wins by a speed-up that its accepted length cannot carry"(SV) {
+      const made = (id, title, seconds, passes) => {
+        const one = lane(id, title, seconds);
+        one.rounds[0].sum.passes = passes;
+        return one;
+      };
+      for (const runs of [1, 3]) {
+        const plain = made(0, "autoregressive", Array(runs).fill(3), 10),
+          fast = made(1, "Fast", Array(runs).fill(1), 7) /* 3.0 times at 1.43 tokens a pass */,
+          v = SV.verdict.verdict([plain, fast]);
+        same([v.winner, v.second, v.sure, v.level], [null, null, false, true], "nobody has won");
+        ok(v.sentence.includes(SV.messages.say("verdict.implausible", { title: "Fast" })), v.sentence);
+        ok(SV.verdict.verdict([plain, made(1, "Fast", Array(runs).fill(1), 3)]).winner, "3.33 tokens a pass carry it");
+      }
     },
     "who was slower than plain decoding is named, and only who was so in every pair"(SV) {
       const said = (...lanes) => SV.verdict.verdict([lane(0, "autoregressive", [1, 1]), ...lanes]).sentence;
