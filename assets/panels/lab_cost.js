@@ -80,9 +80,11 @@
       paint();
     }
     const shown = () => here || own;
+    /* Why the trace's own times do not count, as a message's identifier, or "". */
+    const doubt = () => (lane && lane.doubt) || "";
     function dot() {
       const w = env.where(),
-        r = lane && (lane.rounds.find((x) => x.i === w.round) || lane.rounds[0]);
+        r = lane && !doubt() && (lane.rounds.find((x) => x.i === w.round) || lane.rounds[0]);
       return r || null;
     }
     function draw(width) {
@@ -137,6 +139,7 @@
     function paint() {
       const c = shown(),
         r = dot();
+      plot.root.hidden = !here && Boolean(doubt()); /* a curve of times that do not count */
       plot.paint();
       if (!c) {
         figs.replaceChildren();
@@ -145,15 +148,21 @@
       const at = (k) => ({
         label: count(k, "row"),
         value: times(c.at(k) / c.one),
+        timed: true,
         note: k > c.to ? "beyond what was measured" : span(c.at(k)),
       });
       figs.replaceChildren(
-        K.figures([
-          { label: "1 row", value: span(c.one), note: "plain decoding's pass" },
-          at(5),
-          at(16),
-          ...(c.draft ? [{ label: "A draft step", value: times(c.draft / c.one), note: span(c.draft) }] : []),
-        ]),
+        K.figures(
+          [
+            { label: "1 row", value: span(c.one), note: "plain decoding's pass", timed: true },
+            at(5),
+            at(16),
+            ...(c.draft
+              ? [{ label: "A draft step", value: times(c.draft / c.one), note: span(c.draft), timed: true }]
+              : []),
+          ],
+          here ? "" : doubt(),
+        ),
       );
       const list = [
         here
@@ -170,7 +179,10 @@
             `${times(x)} the price of a plain one, for ${r.n} times its tokens.`,
         );
       }
-      caption.replaceChildren(...list.map((s) => el("p", null, s)));
+      caption.replaceChildren(
+        ...(doubt() ? [el("p", { class: "pn-doubt" }, SpecViz.messages.say(doubt()))] : []),
+        ...list.map((s) => el("p", null, s)),
+      );
     }
     return {
       root,

@@ -109,22 +109,24 @@
     /* What a draft step is to the target, kept when the target grows: the ratio of sizes where the method drafts with the
        draft model, else the measured ratio of times; a lookup's is as good as nothing. */
     function ratioOf(own) {
+      /* [ratio, whether it is one of this trace's times] */
       const card = (env.ctx.catalogue || []).find((c) => c.key === lane.key),
         sized = lane.draftSize && card && [...(card.needs || [])].includes("draft");
       const pass = lane.base ? P.traceLanes.costs(lane.base).verify : 0,
         c = pass > 0 ? P.traceLanes.costs(lane).step / pass : 0;
-      return c < 0.02 ? 0 : sized ? lane.draftSize / own : c;
+      return c < 0.02 ? [0, false] : sized ? [lane.draftSize / own, false] : [c, true];
     }
     function ask(over = {}) {
       const own = lane.targetSize || 1e9,
         size = set.target === "trace" ? own : Number(set.target) * 1e9,
-        ratio = ratioOf(own);
+        [ratio, timed] = ratioOf(own);
       const rows = 1 + K.mean(lane.rounds.map((r) => r.nodes.length)),
         gamma = K.mean(lane.rounds.map((r) => r.depth)),
         tau = lane.tokens / lane.rounds.length;
       return {
         size,
         ratio,
+        timed,
         rows,
         gamma,
         tau,
@@ -150,57 +152,68 @@
     function paint() {
       const r = ask(),
         dead = breakEven(),
+        counts = !(r.timed && lane.doubt),
         big = (x) => (x >= 1e9 ? (x / 1e9).toPrecision(3) + " B" : (x / 1e6).toPrecision(3) + " M");
       figs.replaceChildren(
-        K.figures([
-          {
-            label: "Speed-up there",
-            value: times(r.speedup),
-            note: `batch ${set.batch}; measured here: ${times(lane.metrics.walltime_speedup)}`,
-            strong: true,
-          },
-          { label: "A plain pass", value: span(r.plain.seconds), note: `waits for ${r.plain.bound}` },
-          {
-            label: "A pass with the draft",
-            value: span(r.verify.seconds),
-            note: `${r.rows.toFixed(1)} rows, waits for ${r.verify.bound}`,
-          },
-          {
-            label: "Tokens per second",
-            value: (r.rate * set.batch).toFixed(0),
-            note: `plain: ${(r.plainRate * set.batch).toFixed(0)}`,
-          },
-        ]),
+        K.figures(
+          [
+            {
+              label: "Speed-up there",
+              value: times(r.speedup),
+              note:
+                `batch ${set.batch}` + (lane.doubt ? "" : `; measured here: ${times(lane.metrics.walltime_speedup)}`),
+              strong: true,
+              timed: r.timed,
+            },
+            { label: "A plain pass", value: span(r.plain.seconds), note: `waits for ${r.plain.bound}` },
+            {
+              label: "A pass with the draft",
+              value: span(r.verify.seconds),
+              note: `${r.rows.toFixed(1)} rows, waits for ${r.verify.bound}`,
+            },
+            {
+              label: "Tokens per second",
+              value: (r.rate * set.batch).toFixed(0),
+              note: `plain: ${(r.plainRate * set.batch).toFixed(0)}`,
+              timed: r.timed,
+            },
+          ],
+          lane.doubt,
+        ),
       );
+      plot.root.hidden = !counts;
       prose.replaceChildren(
-        el(
-          "p",
-          null,
-          `Target of ${big(r.size)} parameters, ` +
-            (r.ratio
-              ? `a draft that reads ${big(r.size * r.ratio)} a step (the trace's own ratio)`
-              : "a draft that reads no model") +
-            ". " +
-            `Rows stop being free where ${Math.max(1, Math.round(r.ridge))} of them share one reading of the ` +
-            "weights: there arithmetic takes over.",
-        ),
-        el(
-          "p",
-          null,
-          dead === null
-            ? "It pays at every batch up to 4,096."
-            : dead === 1
-              ? "It does not pay there at all: the draft costs more than it saves."
-              : `It stops paying between ${dead / 2} and ${dead} answers at a time: then plain decoding ` +
-                "already keeps the arithmetic busy.",
-        ),
-        el(
-          "p",
-          null,
-          "Left out: reading the keys and values of long contexts, communication between devices, the cost " +
-            "of starting each kernel. Acceptance and tokens per pass are this trace's; another pair of models " +
-            "has its own.",
-        ),
+        ...[
+          el(
+            "p",
+            null,
+            `Target of ${big(r.size)} parameters, ` +
+              (r.ratio
+                ? `a draft that reads ${big(r.size * r.ratio)} a step (the trace's own ratio)`
+                : "a draft that reads no model") +
+              ". " +
+              `Rows stop being free where ${Math.max(1, Math.round(r.ridge))} of them share one reading of the ` +
+              "weights: there arithmetic takes over.",
+          ),
+          counts &&
+            el(
+              "p",
+              null,
+              dead === null
+                ? "It pays at every batch up to 4,096."
+                : dead === 1
+                  ? "It does not pay there at all: the draft costs more than it saves."
+                  : `It stops paying between ${dead / 2} and ${dead} answers at a time: then plain decoding ` +
+                    "already keeps the arithmetic busy.",
+            ),
+          el(
+            "p",
+            null,
+            "Left out: reading the keys and values of long contexts, communication between devices, the cost " +
+              "of starting each kernel. Acceptance and tokens per pass are this trace's; another pair of models " +
+              "has its own.",
+          ),
+        ].filter(Boolean),
       );
       plot.paint();
     }

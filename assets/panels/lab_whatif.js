@@ -105,39 +105,47 @@
         measured = lane.metrics.tokens_per_second;
       const speed = p ? range(r.low.rate / p, r.high.rate / p, times) : "\u2013";
       out.figs.replaceChildren(
-        K.figures([
-          {
-            label: "Speed-up",
-            value: speed,
-            note: p ? `recorded: ${times(measured / p)}` : "the trace has no plain lane",
-            strong: true,
-          },
-          {
-            label: "Tokens per target pass",
-            value: range(r.low.tau, r.high.tau, (x) => x.toFixed(2)),
-            note: `recorded: ${(lane.tokens / lane.rounds.length).toFixed(2)}`,
-          },
-          {
-            label: "Target passes",
-            value: range(r.high.rounds, r.low.rounds, String),
-            note: `recorded: ${lane.rounds.length}`,
-          },
-          {
-            label: "One round",
-            value: span(r.perRound),
-            note: `${r.rows.toFixed(r.rows % 1 ? 1 : 0)} rows in the pass`,
-          },
-        ]),
+        K.figures(
+          [
+            {
+              label: "Speed-up",
+              value: speed,
+              note: !p ? "the trace has no plain lane" : lane.doubt ? "" : `recorded: ${times(measured / p)}`,
+              strong: true,
+              timed: true,
+            },
+            {
+              label: "Tokens per target pass",
+              value: range(r.low.tau, r.high.tau, (x) => x.toFixed(2)),
+              note: `recorded: ${(lane.tokens / lane.rounds.length).toFixed(2)}`,
+            },
+            {
+              label: "Target passes",
+              value: range(r.high.rounds, r.low.rounds, String),
+              note: `recorded: ${lane.rounds.length}`,
+            },
+            {
+              label: "One round",
+              value: span(r.perRound),
+              note: `${r.rows.toFixed(r.rows % 1 ? 1 : 0)} rows in the pass`,
+              timed: true,
+            },
+          ],
+          lane.doubt,
+        ),
       );
       out.say.replaceChildren(...limitations(r).map((s) => el("p", null, s)));
       const as = model({ gamma: shape.depth, width: shape.width, price: 1 });
       setText(
         out.check,
-        SpecViz.messages.say("whatif.check", {
-          rate: range(as.low.rate, as.high.rate, rate),
-          measured: rate(measured),
-        }),
+        lane.doubt
+          ? ""
+          : SpecViz.messages.say("whatif.check", {
+              rate: range(as.low.rate, as.high.rate, rate),
+              measured: rate(measured),
+            }),
       );
+      plot.root.hidden = Boolean(lane.doubt); /* a curve of times that do not count */
       plot.paint();
     }
 

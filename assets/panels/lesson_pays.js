@@ -15,7 +15,7 @@
       },
       say: (ls) => {
         const l = chainOf(ls),
-          g = l && P.maths.gap(l);
+          g = l && !l.doubt && P.maths.gap(l);
         return g
           ? `A round gives ${g.tau.toFixed(2)} tokens here and costs ${(g.c * g.gamma + g.v).toFixed(2)} plain ` +
               `passes. The one over the other is the gain: ${times(g.tau / (g.c * g.gamma + g.v))} before ` +
@@ -49,7 +49,7 @@
       },
       say: (ls) => {
         const l = chainOf(ls),
-          g = l && P.maths.gap(l);
+          g = l && !l.doubt && P.maths.gap(l);
         return g
           ? `A draft step costs ${g.c.toFixed(2)} of a plain pass here. A draft of ${g.gamma.toFixed(1)} ` +
               `tokens therefore costs ${(g.c * g.gamma).toFixed(2)} passes, and is paid whether or not it is ` +
@@ -86,11 +86,14 @@
         const best = ls
           .filter((l) => l.metrics.tokens_per_second)
           .sort((a, b) => b.metrics.tokens_per_second - a.metrics.tokens_per_second)[0];
-        return best && ls.length > 1
+        return best && ls.length > 1 && !ls.some((l) => l.doubt)
           ? `All lanes on one clock; each one ran only while it decoded itself. ${best.title} ends first here, ` +
               `at ${best.metrics.tokens_per_second.toFixed(0)} tokens per second. More tokens per pass do not ` +
               "always win: a tree keeps more and costs more."
-          : "In a race all lanes share one clock, each recorded alone. This trace holds a single lane, so " +
+          : ls.length > 1
+            ? "All lanes on one clock; each one ran only while it decoded itself. More tokens per pass do not always " +
+              "win: a tree keeps more and costs more."
+            : "In a race all lanes share one clock, each recorded alone. This trace holds a single lane, so " +
               "there is nobody to race against.";
       },
     },

@@ -411,6 +411,24 @@ def test_the_times_of_a_busy_machine_are_struck_in_every_panel(visit) -> None:
 
     visit(predict, "lab", records=busy)
 
+    def lab(page):
+        for kind_view, timed in (("whatif", 2), ("cost", 3), ("hardware", 0)):
+            text = show(page, kind_view)
+            assert page.locator(".pn-doubt").count() == 1 and page.locator(".pn-view .pn-figs .doubtful").count() == timed, kind_view
+            assert kind_view == "hardware" or page.locator(".pn-view .pn-plot:visible").count() == 0, kind_view
+            speed_up = page.evaluate("SpecViz.dom.times(SpecVizPanels.traceLanes.lanes(api.trace()).find((l) => l.id === 1).metrics.walltime_speedup)")
+            assert speed_up not in text, kind_view
+
+    visit(lab, "lab", records=busy)
+
+    def lesson(page):
+        said, times = page.evaluate("""() => { const ls = SpecVizPanels.traceLanes.lanes(api.trace()), drafts = ls.filter((l) => l.base);
+            return [SpecVizPanels.tracks.pays.map((step) => step.say(ls)).join(" "),
+                [...drafts.map((l) => SpecViz.dom.times(SpecVizPanels.maths.gap(l).measured)), ...ls.map((l) => l.metrics.tokens_per_second.toFixed(0) + " ")]]; }""")
+        assert len(times) > 2 and not any(time in said for time in times)
+
+    visit(lesson, "learn", records=busy)
+
 
 def test_the_quiz_says_what_decides_at_the_temperature_of_the_trace(visit) -> None:
     def use(page):
