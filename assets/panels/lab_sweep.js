@@ -80,22 +80,26 @@
           ),
       );
       out.replaceChildren(
-        K.figures([
-          {
-            label: (clear ? "Fastest " : "Most tokens per pass: ") + K.say(got.knob, 40),
-            value: K.say(best.value, 20),
-            strong: true,
-          },
-          {
-            label: "Tokens per second",
-            value: rate(best.tokens_per_second),
-            note: plain ? `plain: ${rate(plain)}` : "",
-          },
-          {
-            label: "Tokens per target pass",
-            value: K.finite(best.block_efficiency) ? best.block_efficiency.toFixed(2) : "\u2013",
-          },
-        ]),
+        K.figures(
+          [
+            {
+              label: (clear ? "Fastest " : "Most tokens per pass: ") + K.say(got.knob, 40),
+              value: K.say(best.value, 20),
+              strong: true,
+            },
+            {
+              label: "Tokens per second",
+              value: rate(best.tokens_per_second),
+              note: plain && !doubtful(best) ? `plain: ${rate(plain)}` : "",
+              timed: true,
+            },
+            {
+              label: "Tokens per target pass",
+              value: K.finite(best.block_efficiency) ? best.block_efficiency.toFixed(2) : "\u2013",
+            },
+          ],
+          doubtful(best) ? "timing.busy" : "",
+        ),
         chart.root,
         K.small(
           `${K.finite(got.turns) ? count(got.turns, "turn") : "One run"} a setting, in shuffled order with ` +
@@ -129,7 +133,8 @@
       chart.paint();
     }
     function draw(width, name) {
-      const xs = shown.map((r) => (K.finite(Number(r.value)) ? Number(r.value) : String(r.value)));
+      const xs = shown.map((r) => (K.finite(Number(r.value)) ? Number(r.value) : String(r.value))),
+        timed = (r, speed) => (doubtful(r) ? null : speed); /* speeds that do not count are not drawn */
       if (globalThis.Plotly) {
         const box = el("div", { class: "pn-live" });
         requestAnimationFrame(() => {
@@ -137,9 +142,9 @@
             P.plot.plotly(
               box,
               [
-                { name: "tokens per second", x: xs, y: shown.map((r) => r.tokens_per_second) },
+                { name: "tokens per second", x: xs, y: shown.map((r) => timed(r, r.tokens_per_second)) },
                 { name: "tokens per target pass", x: xs, y: shown.map((r) => r.block_efficiency), second: true },
-                { name: "plain decoding", x: xs, y: shown.map((r) => r.plain_tokens_per_second) },
+                { name: "plain decoding", x: xs, y: shown.map((r) => timed(r, r.plain_tokens_per_second)) },
               ],
               { xname: name, yname: "tokens per second", y2name: "tokens per pass", width },
             );
@@ -147,15 +152,18 @@
         return box;
       }
       const at = xs.map((x, i) => (typeof x === "number" ? x : i)),
-        ys = shown.flatMap((r) => [r.tokens_per_second, r.plain_tokens_per_second || 0]);
+        pts = (of) => shown.map((r, i) => [at[i], timed(r, of(r))]).filter(([, y]) => K.finite(y)),
+        mine = pts((r) => r.tokens_per_second),
+        plain = pts((r) => r.plain_tokens_per_second),
+        top = Math.max(0, ...[...mine, ...plain].map(([, y]) => y));
       return P.plot.xy({
         width,
         height: 260,
         x: { min: Math.min(...at), max: Math.max(...at, Math.min(...at) + 1), name },
-        y: { min: 0, max: Math.max(...ys) * 1.12 },
+        y: { min: 0, max: (top || 1) * 1.12 },
         series: [
-          { pts: shown.map((r, i) => [at[i], r.tokens_per_second]), name: "tokens per second", dots: 3.5 },
-          { pts: shown.map((r, i) => [at[i], r.plain_tokens_per_second]), name: "plain decoding", cls: "dot" },
+          { pts: mine, name: "tokens per second", dots: 3.5 },
+          { pts: plain, name: "plain decoding", cls: "dot" },
         ],
       });
     }

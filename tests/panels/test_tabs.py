@@ -380,7 +380,8 @@ def test_a_lesson_about_draws_opens_the_sampled_recording_by_itself(visit) -> No
     ([(1, 37.6, 1.45), (2, 34.6, 1.45), (3, 34.0, 1.5)], "3", 0),  # inside the noise: the longest accepted length
     ([(1, 37.6, 1.45), (10, 103.8, 1.45), (12, 34.6, 1.45)], "1", 1),  # no speed-up that the accepted length cannot carry
     ([(1, 20.0, 1.2), (2, 37.6, 1.45), (3, 25.0, 1.3)], "2", 0),
-    ([(1, 20.0, 1.2), (2, 37.6, 1.45, True), (3, 25.0, 1.3)], "3", 1)])  # no time of a busy machine
+    ([(1, 20.0, 1.2), (2, 37.6, 1.45, True), (3, 25.0, 1.3)], "3", 1),  # no time of a busy machine
+    ([(1, 20.0, 1.2, True), (2, 37.6, 1.45, True), (3, 25.0, 1.3, True)], "2", 3)])
 def test_a_sweep_names_no_best_inside_the_noise_or_beyond_the_accepted_length(visit, rows, best, struck) -> None:
     answer = {"knob": "gamma", "turns": 1, "rows": [{"value": v, "tokens_per_second": s, "block_efficiency": t, "plain_tokens_per_second": 30.0,
                                                      "busy": bool(busy)} for v, s, t, *busy in rows]}
@@ -391,6 +392,9 @@ def test_a_sweep_names_no_best_inside_the_noise_or_beyond_the_accepted_length(vi
         page.wait_for_selector(".pn-figs .strong")
         assert page.text_content(".pn-figs .strong .v") == best
         assert page.locator(".pn-table tbody tr:has(.doubtful)").count() == struck
+        shown = next(row for row in rows if str(row[0]) == best)
+        assert page.locator(".pn-figs .doubtful").count() == (len(shown) > 3), "the large speed is of a busy machine"
+        assert page.locator(".pn-plot circle").count() == len(rows) - struck, "speeds that do not count are not drawn"
 
     visit(use, "lab", records=GREEDY, answers={"sweep": answer})
 
