@@ -71,7 +71,12 @@
     return { kids, charts };
   }
 
-  const rows = (got) => got.rows.filter((r) => r && K.finite(r.goodput) && typeof r.method === "string").slice(0, 64);
+  /* The methods of a load take turns, so a machine that was busy for one of them was so for all. */
+  function rows(got) {
+    const list = got.rows.filter((r) => r && K.finite(r.goodput) && typeof r.method === "string").slice(0, 64),
+      busy = new Set(list.filter((r) => r.busy).map((r) => r.load));
+    return list.map((r) => ({ ...r, busy: busy.has(r.load) }));
+  }
   const at = (r) => (K.finite(r.users) ? r.users : r.rate);
   /* Who wrote most at the largest load, and how many prompts shared a pass there. */
   function headline(list, title) {
@@ -103,10 +108,16 @@
   function draw(c, list, width) {
     const xs = list.map(at).filter(K.finite),
       far = c.far || c.of,
-      top = Math.max(c.rule ? c.rule * 1.1 : 0, ...list.flatMap((r) => [c.of(r), far(r)]).filter(K.finite));
+      top = Math.max(
+        c.rule ? c.rule * 1.1 : 0,
+        ...list
+          .filter((r) => !doubtful(r))
+          .flatMap((r) => [c.of(r), far(r)])
+          .filter(K.finite),
+      );
     const lines = (of, extra) =>
       [...new Set(list.map((r) => r.method))].map((m) => ({
-        pts: list.filter((r) => r.method === m).map((r) => [at(r), of(r)]),
+        pts: list.filter((r) => r.method === m && !doubtful(r)).map((r) => [at(r), of(r)]),
         cls: ((STYLES[m] ?? "dot") + extra).trim(),
         dots: extra ? 0 : 3,
       }));
@@ -128,9 +139,10 @@
   }
   /* Goodput over plain decoding's cannot exceed what a round gives a request: the drafted tokens it keeps, and one. */
   const doubtful = (r) =>
-    K.finite(r.drafted) &&
-    K.finite(r.accepted) &&
-    !SpecViz.timing.plausible(r.against_plain, 1 + r.drafted * r.accepted);
+    Boolean(r.busy) ||
+    (K.finite(r.drafted) &&
+      K.finite(r.accepted) &&
+      !SpecViz.timing.plausible(r.against_plain, 1 + r.drafted * r.accepted));
   const mark = (r, text) => (doubtful(r) ? el("span", { class: "doubtful" }, text) : text);
 
   /* Of each load the method with the largest goodput first: [row, place]. */
@@ -162,9 +174,9 @@
         title(r.method).replace(/ \(.*/, ""),
         mark(r, rate(r.goodput)),
         K.finite(r.against_plain) ? mark(r, times(r.against_plain)) : "\u2013",
-        K.finite(r.throughput) ? rate(r.throughput) : "\u2013",
-        both(r.first_token),
-        both(r.token_time),
+        K.finite(r.throughput) ? mark(r, rate(r.throughput)) : "\u2013",
+        mark(r, both(r.first_token)),
+        mark(r, both(r.token_time)),
         K.finite(r.batch) ? r.batch.toFixed(1) : "\u2013",
         K.finite(r.drafted) ? r.drafted.toFixed(1) : "\u2013",
         K.finite(r.accepted) ? Math.round(100 * r.accepted) + "%" : "\u2013",

@@ -64,6 +64,8 @@ def run_load_test(args: argparse.Namespace) -> int:
         print(json.dumps(report["environment"], ensure_ascii=False))
         print(table(report["rows"], COLUMNS))
         print(*report["said"], sep="\n")
+        if any(row.get("busy") for row in report["rows"]):
+            print(TEXTS["run.busy"], file=sys.stderr)
     return INTERRUPTED if report["environment"]["interrupted"] else 0
 
 

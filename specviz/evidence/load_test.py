@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import Sampling
 from ..methods import catalogue
 from ..run.batch_prompts import session_unbatchable_reason
+from ..run.machine import Machine
 from ..run.request import SessionError, read_integer, read_number
 from ..run.session import Session, find_method
 from .prompt_suites import Item, read_suite, select_items
@@ -76,7 +77,8 @@ def measuring(loaded: Loaded, methods: Sequence[str] = METHODS, *, users: Sequen
            "packed": "batch" in loaded.capabilities, "skipped": skipped}
     rows: list[dict[str, Any]] = []
     over = False
-    servers = {key: Server(session, slots) for key, session in sessions.items()}
+    machine = None if deterministic else Machine(loaded)  # it chooses the number of threads by the clock
+    servers = {key: Server(session, slots, machine=machine) for key, session in sessions.items()}
     most = min(slots, max(int(load) if kind == "users" else slots for kind, load in loads))
     for server in servers.values():
         _warm(server, [replace(asks[i % count], length=min(WARM, length)) for i in range(most)], stop)
@@ -142,9 +144,11 @@ def _named(kind: str, load: float) -> str:
 
 def break_even_sentences(rows: list[dict[str, Any]], count: int) -> list[str]:
     """Return one sentence per drafting method: the largest load at which it is faster than plain decoding, and the smallest at
-    which it is not. Only loads at which both answered all ``count`` requests are compared."""
+    which it is not. Only loads at which both answered all ``count`` requests are compared, and no load during which the machine was
+    busy."""
     plain, sentences = next(iter(catalogue())), []
-    whole = {(row["load"], row["method"]) for row in rows if row["requests"] == count}
+    busy = {row["load"] for row in rows if row.get("busy")}  # the methods of a load take turns
+    whole = {(row["load"], row["method"]) for row in rows if row["requests"] == count and row["load"] not in busy}
     for key in dict.fromkeys(row["method"] for row in rows if row["method"] != plain):
         mine = [(row["load"], row["against_plain"]) for row in rows
                 if row["method"] == key and (row["load"], key) in whole and (row["load"], plain) in whole]

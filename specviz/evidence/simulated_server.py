@@ -17,7 +17,9 @@ import torch
 
 from ..core import Clock, State
 from ..loops.batched import Batch, Request
+from ..run.machine import Machine
 from ..run.session import Session
+from ..trace.events import Event, Finished, Verified
 
 PARTS = 4  # of a measurement; the spread of their speeds shows how much it varies
 
@@ -67,7 +69,7 @@ class Answer:
 @dataclass
 class LoadResult:
     """The result of one method under one load. rounds: batch size of each round; rows: tokens scored by the target; drafted,
-    accepted: draft tokens; reading, drafting: seconds of prefills and of drafting."""
+    accepted: draft tokens; reading, drafting: seconds of prefills and of drafting; busy: other processes took the CPU."""
 
     answers: list[Answer] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)  # requests in each
@@ -76,6 +78,7 @@ class LoadResult:
     accepted: int = 0
     reading: float = 0.0  # seconds spent on prompts, and on drafts
     drafting: float = 0.0
+    busy: bool = False
 
     def row(self) -> dict[str, Any]:
         """Return the figures as a row of the report. Times are in seconds, each as [median, 95th percentile]."""
@@ -89,7 +92,7 @@ class LoadResult:
                 "token_time": median_and_p95([answer.token_time for answer in done if answer.token_time is not None]),
                 "latency": median_and_p95([answer.ended - answer.arrival for answer in done]), "parts": goodput_of_parts(done),
                 "batch": fmean(self.rounds), "rounds": len(self.rounds), "rows": self.rows,
-                "reading": self.reading / span, "drafting": self.drafting / span, "drafted": self.drafted / sum(self.rounds),
+                "reading": self.reading / span, "drafting": self.drafting / span, "drafted": self.drafted / sum(self.rounds), "busy": self.busy,
                 "accepted": self.accepted / self.drafted if self.drafted else None}
 
 
@@ -115,12 +118,13 @@ def median_and_p95(values: list[float]) -> list[float] | None:
 
 class Server:
     """Answers requests with one method by continuous batching. ``slots``: largest batch; ``clock``: its own, paused while other
-    methods are measured. The state of its batch policy is kept as long as the server exists."""
+    methods are measured; ``machine``: monitors its passes. The state of its batch policy is kept as long as the server exists."""
 
-    def __init__(self, session: Session, slots: int, source: Callable[[], float] = time.perf_counter):
-        self.session, self.slots, self._source, self._skipped = session, slots, source, 0.0
+    def __init__(self, session: Session, slots: int, source: Callable[[], float] = time.perf_counter, machine: Machine | None = None):
+        self.session, self.slots, self._source, self._skipped, self._machine = session, slots, source, 0.0, machine
+        self._packed = "batch" in session.loaded.capabilities  # the requests of a round share one pass
         self.clock, self._joint = Clock(lambda: self._source() + self._skipped), {}
-        self.batch = Batch(self.clock, self._joint)
+        self.batch, self._lane = Batch(self.clock, self._joint), object()
         self.live: dict[Request, tuple[Answer, Any]] = {}
 
     def serve(self, asks: Sequence[TimedRequest], users: int) -> Generator[LoadResult]:
@@ -130,7 +134,7 @@ class Server:
         Close the generator to stop early: KV caches are freed, and only finished requests have an end time."""
         out, waiting, later = LoadResult(), deque(), deque(asks)
         self.clock = Clock(lambda: self._source() + self._skipped)
-        self.batch = Batch(self.clock, self._joint)
+        self.batch, self._lane = Batch(self.clock, self._joint), object()  # the machine counts each load by itself
         for _ in range(len(later) if later and later[0].arrival is not None else min(users, len(later))):
             self._comes(later.popleft(), waiting, out)
         try:
@@ -145,6 +149,8 @@ class Server:
                     if later:
                         self._comes(replace(later.popleft(), arrival=answer.done), waiting, out)
                 self.clock.pause()
+                if not (waiting or self.live):
+                    self._observe(out, Finished("length", {}, None))
                 yield out
                 self.clock.resume()
         finally:
@@ -172,19 +178,25 @@ class Server:
                 raise
             self.live[request] = (answer, kit)
 
+    def _observe(self, out: LoadResult, event: Event) -> None:
+        if self._machine is not None:
+            out.busy |= any(check.kind == "busy" for check in self._machine.observe(self._lane, event))
+
     def _round(self, out: LoadResult) -> list[Answer]:
         """Play one round; return the requests it finished."""
         with torch.inference_mode():
             played = self.batch.round()
         now, done = self.clock.now(), []
+        rows, passes = sum(len(outcome.scores.logits) for _, outcome in played), 1 if self._packed else len(played)
+        self._observe(out, Verified(0, 0.0, played[0][1].seconds["verify"] / passes, max(1, rows // passes)))
         out.rounds.append(len(played))
+        out.rows += rows
         out.drafting += played[0][1].seconds["draft"]  # one time for all of them
         for request, outcome in played:
             answer, kit = self.live[request]
             request.state.notes.clear()
             answer.first = now if answer.first is None else answer.first
             answer.tokens += len(outcome.committed)
-            out.rows += len(outcome.scores.logits)
             out.drafted += len(outcome.tree)
             out.accepted += len(outcome.committed) - 1 + (outcome.verdict.kind == "accepted")
             if request.state.done:

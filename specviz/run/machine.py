@@ -3,7 +3,7 @@ a run. Times measured on a busy machine are not comparable."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +78,8 @@ class Machine:
                 yield from self.start_events()
             yield from self.observe(lane, event)
 
-    def observe(self, lane: int | str, event: Event) -> list[Checked]:
-        """Return the checks to emit after an event of a lane (a number or name for each run). Called between rounds, while the
+    def observe(self, lane: Hashable, event: Event) -> list[Checked]:
+        """Return the checks to emit after an event of a lane (a value of its own for each run). Called between rounds, while the
         engine's clock is paused."""
         mine = self._lanes.setdefault(lane, _Lane())
         if isinstance(event, Drafted):

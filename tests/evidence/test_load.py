@@ -19,6 +19,7 @@ from specviz.evidence.load_test import (
 )
 from specviz.evidence.prompt_suites import Item
 from specviz.evidence.simulated_server import Answer, LoadResult, Server, TimedRequest, median_and_p95
+from specviz.run import machine
 from specviz.run.request import SessionError
 from specviz.run.result import collect
 from specviz.run.session import Session
@@ -182,6 +183,19 @@ def test_the_clock_of_a_method_stands_while_others_are_measured(pair):
     for _ in rounds:
         ticks[0] += 1000.0
     assert server.clock.now() == 0
+
+
+def test_a_load_says_that_the_machine_was_busy(pair, monkeypatch):
+    monkeypatch.setattr(machine, "fit_threads", lambda measure: (1, 1.0))
+
+    def report():
+        return [*measuring(pair, ["autoregressive", "speculative"], users=[1], requests=2, max_new_tokens=4, tasks=["chat"])][-1]
+
+    at_rest = report()
+    assert [row["busy"] for row in at_rest["rows"]] == [False] * 2 and len(at_rest["said"]) == 1
+    pair.pass_seconds = 1e-9  # the usual time of a pass: every pass takes longer than that
+    busy = report()
+    assert [row["busy"] for row in busy["rows"]] == [True] * 2 and busy["said"] == []
 
 
 def test_a_report_grows_and_ends_with_a_sentence_for_each_method(pair):

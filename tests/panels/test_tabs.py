@@ -485,6 +485,22 @@ def test_numbers_match_the_boards_own(visit) -> None:
     visit(use, "learn", records=GREEDY)
 
 
+def test_a_load_on_a_busy_machine_is_struck_and_not_drawn(visit) -> None:
+    load = ANSWERS["load"]
+    rows = [{**row, "busy": row["users"] == 4 and row["method"] == "speculative"} for row in load["rows"]]
+
+    def use(page):
+        show(page, "load")
+        page.click(".pn-btn:has-text('Measure')")
+        page.wait_for_selector(".pn-pays")
+        struck = page.evaluate("[...document.querySelectorAll('.pn-load tbody tr')].map((r) => [r.cells[0].textContent, Boolean(r.querySelector('.doubtful'))])")
+        assert sorted(struck) == [["1 user", False]] * 2 + [["4 users", True]] * 2, "the methods of a load take turns"
+        assert page.locator(".pn-load h3").get_attribute("data-message") == "load.uncounted"
+        assert page.locator(".pn-duo svg circle").count() == 4 * 2, "four charts, one load"
+
+    visit(use, "lab", answers={"load": {**load, "rows": rows}})
+
+
 def test_a_load_is_measured_stopped_and_kept(visit) -> None:
     def use(page):
         assert TEXTS["panel.empty"] in show(page, "load")
