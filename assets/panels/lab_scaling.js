@@ -18,12 +18,8 @@
     const step = Math.max(1, Math.ceil(all.length / room));
     return all.filter((_, i) => i % step === 0);
   }
-  /* A line that explains less than half of the variance of its points is not drawn: it predicts nothing. */
-  const EXPLAINS = 0.5;
-  const fit = (x) =>
-    x && K.finite(x.a) && K.finite(x.b) && K.finite(x.most) && x.most > 0 && !(K.finite(x.r2) && x.r2 < EXPLAINS)
-      ? x
-      : null;
+  /* A fit that predicts nothing (specviz/evidence/scaling.py) is not drawn. */
+  const fit = (x) => (x && x.prediction && K.finite(x.a) && K.finite(x.b) && K.finite(x.most) && x.most > 0 ? x : null);
   /* An acceptance rate: at most 1, however far the line is drawn. */
   const at = (l, x) => Math.min(1, Math.max(0, l.a + l.b * Math.log(x)));
   const along = (l, from, to) =>

@@ -71,7 +71,7 @@
       "div",
       { class: "pn-view pn-methods" },
       K.head(
-        `${cards.length} ways to do it`,
+        SpecViz.messages.say("methods.count", { methods: String(SpecViz.metrics.methodsOf(cards).length) }),
         K.lead(
           "All share one frame: something drafts, the target checks. They differ in who guesses, how much, " +
             "and how the guesses are judged.",

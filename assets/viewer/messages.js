@@ -219,6 +219,7 @@
     "whatif.check":
       "Check of the sums: with the settings as recorded they give {rate} tokens per second; the " +
       "engine\u2019s clock said {measured}.",
+    "methods.count": "{methods} methods, and plain decoding",
     "panel.empty": "Nothing measured yet",
     "contexts.about": "Measured as far as this target reads, a model beyond.",
     "contexts.even": "at about {tokens}",

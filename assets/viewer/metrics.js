@@ -100,6 +100,8 @@
   const keyOf = (lane) => (lane.header && lane.header.method && lane.header.method.key) || "";
   /** @param {Lane} lane */
   const isBaseline = (lane) => keyOf(lane) === BASELINE;
+  /* The methods of a list of cards: all but plain decoding and the servers. The page counts methods by this. */
+  const methodsOf = (cards) => cards.filter((c) => c.key !== BASELINE && !c.key.startsWith("server:"));
   /* Which of several answers (n) a lane is, from 0. */
   /** @param {Lane} lane */
   const answerOf = (lane) => lane.header?.answer?.index ?? 0;
@@ -210,6 +212,7 @@
     spreadOf,
     decodeSeconds,
     isBaseline,
+    methodsOf,
     answerOf,
     baselineOf,
     keyOf,

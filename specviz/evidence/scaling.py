@@ -19,6 +19,7 @@ from ..core.errors import CodedError
 FILE = "training.json"
 FIGURES = {"acceptance_rate_greedy": "temperature 0", "acceptance_rate_sampled": "temperature 1"}
 FEWEST = 3  # distinct sizes needed for a fit
+EXPLAINS = 0.5  # smallest R2 of a fit that predicts anything
 AHEAD = 4  # prediction at this multiple of the largest size
 
 
@@ -91,9 +92,12 @@ def log_fits(drafts: Iterable[dict[str, Any]], figure: str) -> dict[str, Any]:
 
 
 def _fit_report(fitted: LogFit | None) -> dict[str, Any] | None:
-    """Return a fit with its prediction at AHEAD times the largest size, clamped to [0, 1]."""
+    """Return a fit with its prediction at AHEAD times the largest size, clamped to [0, 1]. The prediction is None if the fit explains
+    less than half of the variance."""
     if fitted is None:
         return None
+    if fitted.r2 is not None and fitted.r2 < EXPLAINS:
+        return {**asdict(fitted), "prediction": None}
     return {**asdict(fitted), "prediction": {"at": AHEAD * fitted.most, "value": min(1.0, max(0.0, fitted.predict(AHEAD * fitted.most)))}}
 
 
@@ -116,13 +120,17 @@ FIT = ("{over}: acceptance = {a} {sign} {b:.4f} \u00b7 ln({unit}), {r2} with {po
 
 
 def sentences(found: dict[str, Any], from_scratch: int) -> list[str]:
-    """Return a sentence per fit. from_scratch: number of drafts in the fit over all tokens."""
-    out = [sentence(f"Over the tokens of {name}", "tokens", fitted) for name, fitted in found["each"].items() if fitted]
-    if found["tokens"] and from_scratch > 1:
+    """Return a sentence per fit that predicts. from_scratch: number of drafts in the fit over all tokens."""
+    out = [sentence(f"Over the tokens of {name}", "tokens", fitted) for name, fitted in found["each"].items() if _predicts(fitted)]
+    if _predicts(found["tokens"]) and from_scratch > 1:
         out.append(sentence("Over the tokens of all drafts trained from scratch", "tokens", found["tokens"]))
-    if found["parameters"]:
+    if _predicts(found["parameters"]):
         out.append(sentence("Over the sizes of all drafts", "parameters", found["parameters"]))
     return out
+
+
+def _predicts(fitted: dict[str, Any] | None) -> bool:
+    return bool(fitted and fitted["prediction"])
 
 
 def command(target: str, size: str = "") -> str:

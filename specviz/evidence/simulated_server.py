@@ -92,8 +92,8 @@ class LoadResult:
                 "token_time": median_and_p95([answer.token_time for answer in done if answer.token_time is not None]),
                 "latency": median_and_p95([answer.ended - answer.arrival for answer in done]), "parts": goodput_of_parts(done),
                 "batch": fmean(self.rounds), "rounds": len(self.rounds), "rows": self.rows,
-                "reading": self.reading / span, "drafting": self.drafting / span, "drafted": self.drafted / sum(self.rounds), "busy": self.busy,
-                "accepted": self.accepted / self.drafted if self.drafted else None}
+                "reading": self.reading / span, "drafting": self.drafting / span, "drafted": self.drafted / sum(self.rounds),
+                "accepted": self.accepted / self.drafted if self.drafted else None, "busy": self.busy}
 
 
 def goodput_of_parts(done: list[Answer]) -> list[float]:

@@ -81,6 +81,14 @@ def test_what_is_missing_is_named_with_its_commands(models, tmp_path):
     assert none["missing"][0] == "python -m specviz.training draft --target v --data DIR" and none["figures"][GREEDY]["said"] == [] and none["drafts"] == []
 
 
+def test_a_fit_that_explains_little_predicts_nothing():
+    points = [{"tokens": n, GREEDY: share, SAMPLED: 0.3 + 0.1 * i} for i, (n, share) in enumerate(zip(TOKENS, (0.5, 0.2, 0.6, 0.3, 0.5)))]
+    figures = report("t", [{"name": "x", "target": "t", "parameters": 9, "from": None, "points": points}])["figures"]
+    spoiled, good = (figures[figure]["each"]["x"] for figure in (GREEDY, SAMPLED))
+    assert spoiled["r2"] < 0.5 < good["r2"] and spoiled["prediction"] is None and good["prediction"]
+    assert figures[GREEDY]["said"] == [] and len(figures[SAMPLED]["said"]) == 1
+
+
 def test_a_prediction_stays_a_share():
     points = [{"tokens": n, GREEDY: min(1.0, 0.2 * i + 0.2)} for i, n in enumerate(TOKENS)]
     found = report("t", [{"name": "x", "target": "t", "parameters": 9, "from": None, "points": points}])

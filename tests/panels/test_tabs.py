@@ -10,10 +10,11 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from specviz import ASSETS
+from specviz.evidence.scaling import report
 
 from ..message_codes import begins, viewer_texts
 from ..viewer import sample
-from .conftest import ANSWERS, EVIL, catalogue
+from .conftest import ANSWERS, DRAFTS, EVIL, catalogue
 
 TEXTS = viewer_texts()
 
@@ -795,6 +796,18 @@ def test_points_of_training_are_drawn_with_their_laws_and_predictions(visit) -> 
         assert "--size deep --target bare --data DIR" in page.text_content(".pn-body pre") and not page.locator("circle.pt").count()
 
     visit(use, "lab")
+
+
+def test_a_fit_that_explains_little_is_not_drawn(visit) -> None:
+    points = [{**point, "acceptance_rate_greedy": share} for point, share in zip(DRAFTS[0]["points"], (0.5, 0.2, 0.6, 0.3, 0.5))]
+    spoiled = {"figures": ANSWERS["scaling"]["figures"], "targets": [report("t", [{**DRAFTS[0], "points": points}, *DRAFTS[1:]])]}
+
+    def use(page):
+        show(page, "scaling")
+        assert page.locator(".pn-duo > div:nth-child(1) circle.pt").count() == 15, "every point is shown"
+        assert page.locator(".pn-duo > div:nth-child(1) path.ln.dot").count() == 2, "and the lines of the other two drafts"
+
+    visit(use, "lab", answers={"scaling": spoiled})
 
 
 def test_without_an_answer_about_training_one_may_ask_again(visit) -> None:

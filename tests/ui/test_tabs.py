@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +56,15 @@ def test_panels_come_when_their_tab_is_first_opened(page):
     page.click("#host-learn .pn-rail [data-key=methods]")
     page.click("#host-learn .pn-mrow[data-key=tree]")
     assert "each pass checks a chain" in page.inner_text("#host-learn .pn-drawing") and page.is_visible("#host-learn .pn-drawing svg")
+
+
+def test_the_list_and_the_lesson_count_the_same_methods(page, backend):
+    page.click(".pg-more")
+    listed = page.inner_text(".pg-shelfline [role=status]")
+    page.keyboard.press("Escape")
+    open_tab(page, "learn")
+    page.click("#host-learn .pn-rail [data-key=methods]")
+    assert page.inner_text("#host-learn .pn-methods h2") == listed and re.findall(r"\d+", listed) == [str(len(backend.cards) - 1)]
 
 
 @pytest.mark.thorough

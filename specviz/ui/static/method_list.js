@@ -282,7 +282,7 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, u
           : n
             ? n + " methods"
             : "Nothing is called that here."
-        : all.length + " methods, and plain decoding";
+        : SpecViz.messages.say("methods.count", { methods: String(SpecViz.metrics.methodsOf(cards).length) });
     const shown = all.find((c) => !rows.get(c.key).node.hidden);
     if (rows.get(pointed.key)?.node.hidden !== false && shown) pointed = shown;
     tell();
