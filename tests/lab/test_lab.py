@@ -194,6 +194,13 @@ def test_every_shipped_recording_is_whole():
         assert header["about"] == {"title": entry["title"], "text": entry["about"]} and header["mode"] == "recorded"
 
 
+def test_lanes_of_a_shipped_recording_with_the_same_knobs_draft_the_same_length():
+    for entry in ask("library", {})[-1]:
+        records = map(json.loads, ask("library_trace", {"name": entry["name"]})[-1].splitlines())
+        drafting = [(tuple(knobs), knobs["gamma"]) for knobs in (r["knobs"] for r in records if r["type"] == "header") if "gamma" in knobs]
+        assert len({names for names, _ in drafting}) == len(set(drafting)), (entry["name"], drafting)
+
+
 @pytest.mark.parametrize("speeds, winner, says", [
     ({"a": [50, 52], "p": [30, 31]}, "a", "A is fastest: 51 tokens/s (50 to 52 over 2 runs), 1.67 times"),
     ({"a": [30, 52], "p": [30, 31]}, None, "Too close to call"),
