@@ -49,7 +49,7 @@ interface Header {
   mode: "live" | "recorded" | "simulated";
   clock: "engine" | "client";
   knobs: Record<string, unknown>;
-  method: { key: string; title: string; family: string; exactness: string };
+  method: { key: string; title: string; family: string; exactness: string; bound: boolean };
   prompt: { text: string; ids: number[]; turns: { role: string; text: string }[] };
   target: { name: string; parameters: number | null; nature: string | null } | null;
   draft: { name: string } | null;

@@ -107,9 +107,10 @@
     let lane = null;
 
     /* What a draft step is to the target, kept when the target grows: the ratio of sizes where the method drafts with the
-       draft model, else the measured ratio of times; a lookup's is as good as nothing. */
+       draft model, else the measured ratio of times; a lookup's is as good as nothing.
+       [ratio, whether it is one of this trace's times] */
+    /** @param {number} own @returns {[number, boolean]} */
     function ratioOf(own) {
-      /* [ratio, whether it is one of this trace's times] */
       const card = (env.ctx.catalogue || []).find((c) => c.key === lane.key),
         sized = lane.draftSize && card && [...(card.needs || [])].includes("draft");
       const pass = lane.base ? P.traceLanes.costs(lane.base).verify : 0,

@@ -50,6 +50,7 @@
    * @param {Lane[]} lanes */
   const ranked = (lanes) =>
     lanes
+      .filter((lane) => !SV.metrics.isBound(lane))
       .map((lane) => ({ lane, all: totals(lane) }))
       .filter((x) => x.all?.rate)
       .sort((a, b) => b.all.rate - a.all.rate);

@@ -181,23 +181,31 @@
     many(rows, plain, level) {
       this.row.hidden = true;
       this.wrap.hidden = false;
-      const cols = [
-        "tokens_per_second",
-        "walltime_speedup",
-        "block_efficiency",
-        "draft_yield",
-        "acceptance_rate",
-        "certificate",
-      ];
+      const limited = rows.some((r) => SV.metrics.isBound(r.lane)),
+        cols = [
+          "tokens_per_second",
+          "walltime_speedup",
+          "block_efficiency",
+          "draft_yield",
+          "acceptance_rate",
+          ...(limited ? ["of_possible"] : []),
+          "certificate",
+        ];
       const anyCert = rows.some((r) => r.lane.done && certificate(r.lane, plain)),
-        key = rows.length + "/" + anyCert; /* the heads name the last column */
+        key = [rows.length, anyCert, limited].join("/"); /* the heads name the last column */
       if (key !== this.tableKey) this.build(rows, cols, key, anyCert);
       const best = (f) =>
-        Math.max(...rows.filter((r) => !r.lane.error).map((r) => f(r.m) ?? -1)); /* a lane that failed wins nothing */
+        Math.max(
+          ...rows.filter((r) => !r.lane.error && !SV.metrics.isBound(r.lane)).map((r) => f(r.m) ?? -1),
+        ); /* a lane that failed or is an upper bound wins nothing */
       const top = {
         0: best((m) => m.tokens_per_second),
         1: best((m) => m.walltime_speedup),
         2: best((m) => m.block_efficiency),
+      };
+      const share = (r) => {
+        const of = SV.metrics.ofPossible(r, rows);
+        return of === null ? dash : pct(of);
       };
       const ended = rows.every((r) => r.lane.error || whole(r.lane, r.k));
       rows.forEach((r, i) => {
@@ -217,6 +225,7 @@
           vals[2] === null ? dash : vals[2].toFixed(2),
           m.drafted ? pct(vals[3]) : dash,
           m.drafted && vals[4] !== null ? pct(vals[4]) : dash,
+          ...(limited ? [share(r)] : []),
           cert ? cert[0] : m.checked && !anyCert ? m.agree + " of " + m.checked : dash,
         ];
         setText(this.tds[i][0], SV.stage.titleOf(r.lane));
@@ -226,7 +235,13 @@
           this.tds[i][j + 1].classList.toggle("doubtful", j < 2 && m.implausible);
           this.tds[i][j + 1].classList.toggle(
             "best",
-            j < 3 && ended && (j === 2 || !level) && rows.length > 1 && vals[j] !== null && vals[j] === top[j],
+            j < 3 &&
+              !SV.metrics.isBound(r.lane) &&
+              ended &&
+              (j === 2 || !level) &&
+              rows.length > 1 &&
+              vals[j] !== null &&
+              vals[j] === top[j],
           );
         });
       });

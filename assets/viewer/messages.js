@@ -220,6 +220,7 @@
       "Check of the sums: with the settings as recorded they give {rate} tokens per second; the " +
       "engine\u2019s clock said {measured}.",
     "methods.count": "{methods} methods, and plain decoding",
+    "methods.bound": "upper bound {times}",
     "panel.empty": "Nothing measured yet",
     "contexts.about": "Measured as far as this target reads, a model beyond.",
     "contexts.even": "at about {tokens}",

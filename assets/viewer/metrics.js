@@ -100,6 +100,17 @@
   const keyOf = (lane) => (lane.header && lane.header.method && lane.header.method.key) || "";
   /** @param {Lane} lane */
   const isBaseline = (lane) => keyOf(lane) === BASELINE;
+  /* Whether a lane is an upper bound on speed (the oracle) and no method: it wins nothing. */
+  /** @param {Lane} lane */
+  const isBound = (lane) => lane.header?.method?.bound === true;
+  /* A lane's speed as a share of that of an upper bound with the same draft length among these rows, or null where there is none
+     or times do not count. */
+  function ofPossible(row, rows) {
+    const gamma = row.lane.header?.knobs?.gamma,
+      limit = rows.find((r) => isBound(r.lane) && r.lane.done && r.lane.header.knobs?.gamma === gamma);
+    if (gamma === undefined || !limit || row.m.implausible || limit.m.implausible) return null;
+    return SV.timing.doubt(rows.map((r) => r.lane)) ? null : ratio(row.m.tokens_per_second, limit.m.tokens_per_second);
+  }
   /* The methods of a list of cards: all but plain decoding and the servers. The page counts methods by this. */
   const methodsOf = (cards) => cards.filter((c) => c.key !== BASELINE && !c.key.startsWith("server:"));
   /* Which of several answers (n) a lane is, from 0. */
@@ -187,6 +198,12 @@
         "holds from the turn before are not computed again.",
       "t_prefill + t_round 1",
     ],
+    of_possible: [
+      "Of what is possible",
+      "This lane's tokens per second as a share of the upper bound's with the same draft length: drafts that cost nothing and are " +
+        "always accepted.",
+      "tokens per second / (tokens per second, upper bound)",
+    ],
     where: [
       "Where the time went",
       "Engine time after the prefill, part by part: writing the draft, the target's passes, judging, caches, all else.",
@@ -212,6 +229,8 @@
     spreadOf,
     decodeSeconds,
     isBaseline,
+    isBound,
+    ofPossible,
     methodsOf,
     answerOf,
     baselineOf,

@@ -100,6 +100,7 @@
         title: str(obj(r.method).title, 80),
         family: str(obj(r.method).family, 80),
         exactness: str(obj(r.method).exactness, 40),
+        bound: obj(r.method).bound === true,
         needs: Array.isArray(obj(r.method).needs) ? arr(r.method.needs, 100).map((need) => str(need, 80)) : null,
       },
       prompt: {

@@ -12,7 +12,8 @@
      a pair: a winner won every pair, and by more than the spread or by CLOSE in the closest of them; else it is noise.
      runs: the turns that count, where these are not all the lanes of a race. */
   function verdict(every, runs) {
-    const lanes = every.filter((l) => !SV.serverFacts.is(l)) /* a clock of its own: not ranked */,
+    const own = every.filter((l) => !SV.serverFacts.is(l)) /* a clock of its own: not ranked */,
+      lanes = own.filter((l) => !M.isBound(l)),
       counted = runs ?? M.common(lanes),
       all = lanes
         .filter((l) => l.done && !l.error && l.committed)
@@ -26,7 +27,7 @@
     const [a, b] = all,
       slow = busy(lanes) || incredible(all, counted),
       v = slow ? uncounted(all, slow) : a.s.runs < 2 ? once(a, b) : often(a, b, SV.timing.lostSentence(lanes)),
-      apart = lanes.length < every.length ? SV.messages.say("verdict.servers") : "";
+      apart = own.length < every.length ? SV.messages.say("verdict.servers") : "";
     return {
       winner: slow ? null : a.lane,
       second: slow ? null : b.lane,

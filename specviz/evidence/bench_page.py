@@ -252,7 +252,7 @@ def winners_table(of: MethodFigures, methods: dict[str, Method], tasks: list[str
     base = next(iter(methods))
     families: dict[str, list[str]] = defaultdict(list)
     for key in of:
-        if key in methods and key != base:
+        if key in methods and key != base and not methods[key].bound:
             families[methods[key].family].append(key)
     rows = [f"| {escape_markdown(family)} | {' | '.join(winner_cell(of, keys, methods, task) for task in tasks)} |"
             for family, keys in sorted(families.items())]

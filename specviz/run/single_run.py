@@ -218,7 +218,7 @@ class Run:
             "schema": "specviz-trace/1", "run_id": self.run_id, "mode": "live", "clock": "engine",
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "method": {name: getattr(method, name) for name in ("key", "title", "family", "exactness", "paper", "summary")} |
-                      {"needs": sorted(method.needs)},
+                      {"needs": sorted(method.needs)} | ({"bound": True} if method.bound else {}),
             "knobs": session.knobs,
             "prompt": {"text": last["content"], "ids": self.ids,
                        "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},

@@ -62,12 +62,13 @@ def drawing_name(card: Method) -> str:
 
 def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> list[dict[str, Any]]:
     """Return one row per method. Families are in teaching order; in a family the founding method is first, the others follow by
-    measured speed; plain decoding is the last row. first: keys of the methods that are listed at first besides the chosen ones."""
+    measured speed; plain decoding is the last row. bound: an upper bound, whose speed is no method's.
+    first: keys of the methods that are listed at first besides the chosen ones."""
     speeds = measured_speedups(path)["speedups"]
     out = []
     for card in cards.values():
         fields = {name: value for name, value in card_data(card).items() if name in CARD_FIELDS}
-        out.append(fields | {"baseline": card.key == BASELINE, "first": card.key in first, "shape": drawing_name(card),
+        out.append(fields | {"baseline": card.key == BASELINE, "bound": card.bound, "first": card.key in first, "shape": drawing_name(card),
                            "needs": needs_in_words(card.needs),
                            "aliases": list(getattr(card, "aliases", ())), "speed": speeds.get(card.key)})
     founders = {family.founder for family in all_families().values()}

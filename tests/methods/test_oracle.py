@@ -5,12 +5,18 @@ import pytest
 
 from specviz.core import Parts, Sampling, State, open_run, play
 from specviz.drafters.model.oracle import OracleChain
+from specviz.evidence.bench_page import figures_by_method, winners_table
 from specviz.lab.compare import compare
 from specviz.methods import catalogue
 from specviz.policies import Fixed
+from specviz.run.session import Session
+from specviz.ui.cards import cards
+from specviz.ui.picker_rows import rows
 from specviz.verifiers import TokenRejection
 
+from ..evidence.test_bench_page import bench_session
 from ..exactness.toys import toy
+from ..run.fakes import FakeLoaded
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -33,4 +39,9 @@ def test_it_is_a_bound_and_never_a_winner():
     found = compare(lanes, "autoregressive")
     assert found["winner"] == "speculative" and [row["of_possible"] for row in found["rows"]] == [1.0, 0.5, 0.25]
     assert [row["bound"] for row in found["rows"]] == [True, False, False]
+    loaded, bench = FakeLoaded(), {key: {"story": [speed] * 4} for key, speed in (("oracle", 3.0), ("speculative", 2.0))}
+    started = {key: next(Session(loaded, key).run("the cat", 4)).header["method"] for key in ("oracle", "speculative")}
+    assert started["oracle"]["bound"] is True and "bound" not in started["speculative"]
+    assert [row["key"] for row in rows(cards(), ()) if row["bound"]] == ["oracle"]
+    assert not any("Oracle" in line for line in winners_table(figures_by_method([bench_session(0.0, bench)]), catalogue(), ["story"]))
     assert all(row["of_possible"] is None for row in compare(lanes[:2], "autoregressive")["rows"])

@@ -8,6 +8,7 @@ from specviz.ui.limits import BASELINE
 from specviz.ui.picker_rows import measured_speedups
 from specviz.ui.start_content import methods_named, start_content
 
+from ..message_codes import viewer_texts
 from .test_page import begin, finish, open_fields, run, shelf  # noqa: F401
 from .test_rows import rows
 
@@ -37,6 +38,15 @@ def test_what_pays_stands_in_the_order_of_its_measured_speed(visit, shelf):  # n
     page.fill("#temperature input", "1")
     page.wait_for_function(f"old => {said} !== old", arg=greedy)  # their figures change; their order need not
     shown(1)
+
+
+def test_the_oracle_is_shown_as_an_upper_bound_and_not_as_a_speed_up(visit, shelf):  # noqa: F811
+    page = visit(url=shelf.url)
+    page.click(".pg-more")
+    speed = next(row["speed"][0] for row in rows(cards(), ()) if row["key"] == "oracle")
+    mark = page.inner_text(".pg-row[data-key=oracle] .pg-mark")
+    assert mark == viewer_texts()["methods.bound"].format(times=f"\u00d7{speed:.1f}")
+    assert page.locator(".pg-row[data-key=oracle] .pg-bar").count() == 0 and page.locator(".pg-row[data-key=speculative] .pg-bar").count() == 1
 
 
 def test_what_engines_offer_is_found_by_the_methods_own_aliases():

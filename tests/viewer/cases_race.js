@@ -233,6 +233,23 @@
         ok(SV.verdict.verdict([plain, made(1, "Fast", Array(runs).fill(1), 3)]).winner, "3.33 tokens a pass carry it");
       }
     },
+    "an upper bound wins no race, and shares are of that with the same draft length"(SV) {
+      const with4 = (one, gamma) => Object.assign(one.header, { knobs: { gamma } }) && one,
+        plain = lane(0, "autoregressive", [4, 4, 4]),
+        fast = with4(lane(1, "Fast", [2, 2, 2]), 4),
+        oracle = with4(lane(2, "Oracle", [1, 1, 1]), 4);
+      oracle.header.method.bound = true;
+      const v = SV.verdict.verdict([plain, fast, oracle]);
+      same([v.winner.id, v.second.id], [1, 0], "the oracle is not ranked");
+      ok(!v.sentence.includes("Oracle") && !v.sentence.includes(SV.messages.say("verdict.servers")), v.sentence);
+      const rows = [plain, fast, oracle].map((one) => ({ lane: one, m: SV.metrics.of(one, 1, plain) })),
+        shares = () => rows.map((r) => SV.metrics.ofPossible(r, rows));
+      same(shares(), [null, 0.5, 1], "plain decoding has no draft length");
+      fast.header.knobs.gamma = 5;
+      same(shares(), [null, null, 1], "another draft length has another bound");
+      const read = SV.shape.shape({ type: "header", lane: 0, seq: 0, method: { key: "oracle", bound: true } });
+      same(read.method.bound, true, "a trace says it");
+    },
     "who was slower than plain decoding is named, and only who was so in every pair"(SV) {
       const said = (...lanes) => SV.verdict.verdict([lane(0, "autoregressive", [1, 1]), ...lanes]).sentence;
       ok(

@@ -277,6 +277,26 @@ def test_the_race_table_can_be_taken_away_as_csv(drive, settled) -> None:
     drive(use)
 
 
+def test_beside_an_upper_bound_each_lane_has_its_share_of_what_is_possible(drive, settled) -> None:
+    race = sample.race(("plain", "chain", "tree"))
+    bound = max(record["lane"] for record in race)
+    race = [{**r, "knobs": {"gamma": 4}, "method": {**r["method"], "bound": r["lane"] == bound}} if r["type"] == "header" else r for r in race]
+
+    def use(page):
+        page.evaluate(LOAD, json.dumps(race))
+        page.evaluate("board.setLayout('race')")
+        at_end(page, settled)
+        heads = page.locator(".rtable th .def").all_inner_texts()
+        column = heads.index(page.evaluate("SpecViz.metrics.DEFINITIONS.of_possible[0]")) + 2
+        shares = page.locator(f".rtable tbody td:nth-child({column})").all_inner_texts()
+        assert all(re.match(r"\d", share) for share in shares)
+        title = next(r["method"]["title"] for r in race if r["type"] == "header" and r["lane"] == bound)
+        row = page.locator(f".rtable tbody tr:has(td:first-child:text-is('{title}'))")
+        assert row.locator(f"td:nth-child({column})").inner_text().startswith("100") and row.locator(".best").count() == 0
+
+    drive(use)
+
+
 def test_the_reason_of_the_chosen_token_is_in_sight_at_1440_by_900(drive, settled) -> None:
     def use(page):
         page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain"))))

@@ -1,7 +1,7 @@
 /* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only
-   ever text. shelf({cards, families, where, speedOf, presets, state, add, preset, undo, tray, closed}) gives {open,
-   paint}; a card's state(key) is {count, blocked, why}; speedOf(card, sampled) how much faster than plain decoding it was
-   measured to be, or null. */
+   ever text. shelf({cards, families, where, speedOf, limitOf, presets, state, add, preset, undo, tray, closed}) gives
+   {open, paint}; a card's state(key) is {count, blocked, why}; speedOf(card, sampled) how much faster than plain decoding it was
+   measured to be, or null; limitOf(card) the same of an upper bound, which is no method's speed. */
 const make = (tag, name = "", text = "") => {
   const node = document.createElement(tag);
   if (name) node.className = name;
@@ -48,8 +48,13 @@ function found(card, families, query) {
   return alias ? { alias } : text.some((part) => plain(part || "").includes(q)) ? { alias: "" } : null;
 }
 
-function speedMark(speed) {
+function speedMark(speed, limit) {
   const mark = make("span", "pg-mark");
+  if (limit !== null) {
+    mark.classList.add("no");
+    mark.textContent = SpecViz.messages.say("methods.bound", { times: times(limit) });
+    return mark;
+  }
   if (speed === null) {
     mark.classList.add("no");
     mark.textContent = "not measured";
@@ -80,7 +85,7 @@ function paperLinks(text) {
   return [...out, String(text || "").slice(at)];
 }
 
-function shelf({ cards, families, where, speedOf, presets, state, add, preset, undo, tray, closed }) {
+function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, preset, undo, tray, closed }) {
   const page = make("div", "pg-shelf"),
     head = make("div", "pg-shelfhead"),
     search = make("input"),
@@ -168,7 +173,7 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, u
       also = make("span", "pg-also");
     node.dataset.key = card.key;
     title.append(also);
-    node.append(glyph(card.shape), title, speedMark(speedOf(card)));
+    node.append(glyph(card.shape), title, speedMark(speedOf(card), limitOf(card)));
     node.addEventListener("pointerenter", (event) => event.pointerType !== "touch" && point(card));
     node.addEventListener("focus", () => !matchMedia("(max-width: 760px)").matches && point(card));
     rows.set(card.key, { node, also, mark: node.lastChild });
@@ -201,7 +206,9 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, u
             (speedOf(card, true) ? "; " + times(speedOf(card, true)) + " at temperature 1" : "") +
             ", on " +
             machine
-        : "not for this model",
+        : limitOf(card)
+          ? SpecViz.messages.say("methods.bound", { times: times(limitOf(card)) }) + ", on " + machine
+          : "not for this model",
     );
     fact("Called", card.aliases.join(", "));
     fact("Here", card.differs);
@@ -245,7 +252,7 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, u
         s = state(card.key),
         held = rows.get(card.key),
         { node, also } = held,
-        mark = speedMark(speedOf(card));
+        mark = speedMark(speedOf(card), limitOf(card));
       held.mark.replaceWith(mark);
       held.mark = mark;
       node.hidden = !hit;
@@ -260,7 +267,12 @@ function shelf({ cards, families, where, speedOf, presets, state, add, preset, u
       node.dataset.lock = s.lock ? "cannot run here" : "";
       node.setAttribute(
         "aria-label",
-        [card.title, SHAPES[card.shape], speedOf(card) ? times(speedOf(card)) + " as measured" : "not measured", s.why]
+        [
+          card.title,
+          SHAPES[card.shape],
+          speedOf(card) ? times(speedOf(card)) + " as measured" : mark.textContent,
+          s.why,
+        ]
           .filter(Boolean)
           .join(", "),
       );

@@ -32,7 +32,9 @@ function off() {
 }
 /* How much faster than plain decoding a method was measured to be, with the chosen models: greedy, or sampled. */
 const speedOf = (card, sampled = Number(document.querySelector("#temperature input")?.value) > 0) =>
-  (props.timed && card.speed?.[sampled ? 1 : 0]) || null;
+  (props.timed && !card.bound && card.speed?.[sampled ? 1 : 0]) || null;
+/* The measured upper bound on every method's speed-up, on the card of the oracle. */
+const limitOf = (card) => (props.timed && card.bound && card.speed?.[0]) || null;
 
 let before = null; /* {one, was, temperature}: the preset that was pressed last, and what it replaced */
 function set(list) {
@@ -104,6 +106,7 @@ const all = shelf({
   families: props.families,
   where: props.where,
   speedOf,
+  limitOf,
   presets: props.presets,
   state,
   add,
@@ -167,7 +170,7 @@ function paint() {
     held = document.activeElement?.closest?.(".pg-chip")?.dataset.key;
   const twice = (lane) => now.filter((l) => l.method === lane.method).length > 1 || Object.keys(lane.knobs).length;
   const pays = cards
-    .filter((card) => card.first && !off()[card.key] && !now.some((l) => l.method === card.key))
+    .filter((card) => card.first && !card.bound && !off()[card.key] && !now.some((l) => l.method === card.key))
     .filter((card) => (speedOf(card) ?? 1) >= 1)
     .sort((a, b) => (speedOf(b) ?? 0) - (speedOf(a) ?? 0)) /* as measured; the order of the list where nothing is */
     .slice(0, 3);
