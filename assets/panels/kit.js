@@ -46,13 +46,9 @@
         ),
     );
 
-  /* A table as comma-separated values (RFC 4180). A cell that a spreadsheet would take for a formula is quoted as text. */
-  const cell = (x) => {
-    const s = String((x && x.nodeType ? x.textContent : x) ?? ""),
-      safe = /^[=+@\t\r]|^-[^\d.]/.test(s) ? "'" + s : s;
-    return /[",\n\r]/.test(safe) ? '"' + safe.replace(/"/g, '""') + '"' : safe;
-  };
-  const csv = (cols, rows) => [cols.map((c) => c.name ?? c), ...rows].map((r) => r.map(cell).join(",")).join("\r\n");
+  /* A table as comma-separated values. */
+  const cell = (x) => (x && x.nodeType ? x.textContent : x);
+  const csv = (cols, rows) => SpecViz.csv.lines([cols.map((c) => c.name ?? c), ...rows.map((r) => r.map(cell))]);
 
   function table(cols, rows, caption) {
     const done = el("span", { class: "pn-small", role: "status" }),

@@ -58,13 +58,11 @@
         ),
       );
       this.table = el("div", { class: "scroll" });
-      this.csvKey = el("button", { type: "button", class: "csv", on: { click: () => this.copyCsv() } }, "Copy as CSV");
-      this.csvSaid = el("span", { class: "small quiet", role: "status" });
       this.wrap = el(
         "div",
         { class: "rtable", hidden: true },
         this.table,
-        el("p", { class: "csvrow" }, this.csvKey, this.csvSaid),
+        SV.csv.key(() => this.csv()),
       );
       this.root = el("section", { class: "panel metrics", "aria-label": "Figures" }, this.row, this.wrap);
     }
@@ -248,22 +246,13 @@
     }
     /* The table as comma-separated values; figures in doubt are marked in a column of their own. */
     csv() {
-      const quote = (s) => (/[",\n\r]/.test(s) ? '"' + s.replace(/"/g, '""') + '"' : /^[=+@]/.test(s) ? "'" + s : s),
-        heads = [...this.table.querySelectorAll("th")].map((th) => (th.querySelector(".def") || th).textContent),
-        doubt = this.wrap.closest(".doubt"),
-        rows = this.tds.map((tds) => [
-          ...tds.map((td) => td.textContent),
-          doubt || tds.some((td) => td.classList.contains("doubtful")) ? "no" : "yes",
-        ]);
-      return [[...heads, "times count"], ...rows].map((r) => r.map(quote).join(",")).join("\r\n");
-    }
-    async copyCsv() {
-      try {
-        await navigator.clipboard.writeText(this.csv());
-        setText(this.csvSaid, "Copied.");
-      } catch {
-        setText(this.csvSaid, "The browser did not allow copying.");
-      }
+      const doubt = this.wrap.closest(".doubt"),
+        sure = (tds) => !doubt && !tds.some((td) => td.classList.contains("doubtful")),
+        [heads, ...rows] = SV.csv.read(this.table);
+      return SV.csv.lines([
+        [...heads, "times count"],
+        ...rows.map((row, i) => [...row, sure(this.tds[i]) ? "yes" : "no"]),
+      ]);
     }
     build(rows, cols, key, anyCert) {
       this.tableKey = key;

@@ -79,9 +79,13 @@
           ? el("span", { class: "quiet" }, "  " + skipped + " drafted tokens were never examined")
           : "",
       ),
-      table(["depth", "token", "p", "q", "a", "u", "verdict"], rows, (i) => i > 1 && i < 6),
+      ...SV.csv.under(table(["depth", "token", "p", "q", "a", "u", "verdict"], rows, (i) => i > 1 && i < 6)),
     );
-    card.append(el("b", null, "Rounds near it"), rounds(v), el("p", { class: "note" }, threads(v.lane)));
+    card.append(
+      el("b", null, "Rounds near it"),
+      ...SV.csv.under(rounds(v)),
+      el("p", { class: "note" }, threads(v.lane)),
+    );
     return card;
   }
 

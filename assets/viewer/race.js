@@ -144,6 +144,7 @@
             ),
             this.table,
           ),
+          SV.csv.key(() => SV.csv.lines(SV.csv.read(this.table.parentElement))),
         );
       }
       this.batchHead.hidden = !order.length;

@@ -79,7 +79,7 @@
     );
     const odd = doubts(lane);
     return [
-      el("table", { class: "facts" }, el("tbody", null, rows)),
+      ...SV.csv.under(el("table", { class: "facts" }, el("tbody", null, rows))),
       odd.length ? el("p", { class: "note" }, SV.messages.say("server.doubts", { doubts: odd.join("; ") })) : null,
     ];
   }

@@ -277,6 +277,28 @@ def test_the_race_table_can_be_taken_away_as_csv(drive, settled) -> None:
     drive(use)
 
 
+CSV_ROWS = """(where) => [...document.querySelectorAll(where)].map((t) => [
+    SpecViz.csv.read(t).map((r) => r.length), t.nextElementSibling?.querySelector("button.csv") ? true : false, SpecViz.csv.lines(SpecViz.csv.read(t)).split("\\r\\n").length])"""
+
+
+def test_the_tables_of_passes_and_of_the_log_can_be_taken_away_as_csv(drive, settled) -> None:
+    def use(page):
+        page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain", "tree"))))
+        page.evaluate("board.setLayout('race')")
+        at_end(page, settled)
+        page.click(".p-race.shut .phead")
+        page.wait_for_selector(".ledger tbody tr")
+        settled(page)
+        (widths, key, count), = page.evaluate(CSV_ROWS, ".ledger table")
+        assert key and count == 4 and widths == [7] * 4, "a head and three lanes, without the hidden column of several prompts"
+        page.evaluate("board.setLayout('watch'); board.goto({ lane: 1, round: 2, phase: 4, tab: 'log' })")
+        settled(page)
+        tables = page.evaluate(CSV_ROWS, ".card.log table")
+        assert [set(widths) for widths, _, _ in tables] == [{7}, {6}] and all(key for _, key, _ in tables)
+
+    drive(use)
+
+
 def test_beside_an_upper_bound_each_lane_has_its_share_of_what_is_possible(drive, settled) -> None:
     race = sample.race(("plain", "chain", "tree"))
     bound = max(record["lane"] for record in race)
