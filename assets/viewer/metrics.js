@@ -200,8 +200,8 @@
     ],
     of_possible: [
       "Of what is possible",
-      "This lane's tokens per second as a share of the upper bound's with the same draft length: drafts that cost nothing and are " +
-        "always accepted.",
+      "This lane's tokens per second as a share of the upper bound's with the same draft length, whose drafts cost " +
+        "nothing and are always accepted.",
       "tokens per second / (tokens per second, upper bound)",
     ],
     where: [
