@@ -48,7 +48,7 @@ class DraftPath(nn.Module):
 
     config: ``hidden_size``, ``vocab_size``; ``sizes`` {matrix: [in, out]} of the changed matrices of a layer;
     ``num_layers``; ``rank``, ``scale``; ``block_size``: positions per block in training; ``mask_token_id``: token of the
-    rows after the root, None for uniformly sampled tokens.
+    rows after the root, None for uniformly sampled tokens, which are then those from 1 to before ``noise_end``.
     """
 
     first = 0  # first row of a block that takes the path
@@ -58,7 +58,7 @@ class DraftPath(nn.Module):
     def __init__(self, config: dict[str, Any], name: str = "the draft path"):
         super().__init__()
         self.config, self.name = config, name
-        self.vocab, self.block, self.scale = config["vocab_size"], config["block_size"], float(config["scale"])
+        self.noise_end, self.block, self.scale = config["noise_end"], config["block_size"], float(config["scale"])
         self.mask_token: int | None = config.get("mask_token_id")
         self.changes = nn.Module()
         for part, (wide, out) in config["sizes"].items():
@@ -74,11 +74,11 @@ class DraftPath(nn.Module):
         return found.down[layer], found.up[layer].t() * self.scale
 
     def fillers(self, uniforms: Sequence[float]) -> list[int]:
-        """Return the tokens of the rows after the root: mask tokens, or tokens sampled uniformly by these random numbers in
-        [0, 1)."""
+        """Return the tokens of the rows after the root: mask tokens, or tokens from 1 to before ``noise_end``, sampled uniformly by
+        these random numbers in [0, 1)."""
         if self.mask_token is not None:
             return [self.mask_token] * len(uniforms)
-        return [min(int(u * self.vocab), self.vocab - 1) for u in uniforms]
+        return [min(1 + int(u * (self.noise_end - 1)), self.noise_end - 1) for u in uniforms]
 
     def delta(self, layer: int, part: str, x: Tensor) -> Tensor:
         """Return the change [..., out] of a matrix's output for inputs x [..., in]."""
@@ -134,12 +134,20 @@ def sizes_of(target: TargetInfo, parts: Sequence[str]) -> dict[str, list[int]]:
     return {part: list(every[part]) for part in parts}
 
 
+def noise_end(target: TargetInfo) -> int:
+    """Return the end of the token ids that are sampled as noise: the target's mask token, if its config names one, or its vocabulary
+    size (Uno's code, ifm-ai/uno 9018a5d, engine/noise.py)."""
+    mask = target.config.get("mask_token_id")
+    return min(mask, target.vocab) if isinstance(mask, int) and mask > 1 else target.vocab
+
+
 def build(kind: str, target: TargetInfo, hparams: dict[str, Any]) -> DraftPath:
     """Return an untrained path of a kind ("uno", "orthrus"). hparams: rank, scale, block; mask_token, for a path with mask
     tokens."""
     made = KINDS[kind]
     config = {"hidden_size": target.hidden, "vocab_size": target.vocab, "num_layers": target.layers, "rank": hparams["rank"],
-              "scale": hparams["scale"], "block_size": hparams["block"], "sizes": sizes_of(target, made.parts)}
+              "scale": hparams["scale"], "block_size": hparams["block"], "noise_end": noise_end(target),
+              "sizes": sizes_of(target, made.parts)}
     if made.both:
         config["mask_token_id"] = min(hparams["mask_token"], target.vocab - 1)
     return made(config, f"the {kind} path of {target.name}")
@@ -163,7 +171,8 @@ def load(kind: str, folder: Path, target: TargetInfo) -> DraftPath:
     if not isinstance(scale, (int, float)) or type(block) is not int or block < 1 or made.both != (type(mask) is int):
         raise ModelError(f"config.json of {folder.name} gives a scale, a block or a mask token that makes no sense", "draft_path.config")
     path = made({"hidden_size": target.hidden, "vocab_size": target.vocab, "num_layers": target.layers, "rank": rank, "scale": scale,
-                 "block_size": block, "mask_token_id": mask, "sizes": sizes_of(target, made.parts)}, folder.name)
+                 "block_size": block, "mask_token_id": mask, "noise_end": noise_end(target), "sizes": sizes_of(target, made.parts)},
+                folder.name)
     tensors = {name: _stacked(weights, adapter.get(name), name, like) for name, like in path.state_dict().items()}
     weights.check_none_unread()
     return fill(path, tensors, target)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from specviz.core import DraftTree, Parts, Sampling, State
 from specviz.drafters.model.chain import DraftChain
@@ -66,6 +67,31 @@ def test_outcomes_are_ranked_by_the_drafts_probability():
     assert all(tokens[:-1] == (2, 4)[:len(tokens) - 1] and tokens[-1] != (*tree.tokens, None)[len(tokens) - 1] for tokens in found)
     assert [chance(tokens) for tokens in found] == pytest.approx(sorted((chance(tokens) for tokens in found), reverse=True))
     assert len(set(found)) == len(found) == 3 * 4 - sum(token in probs[at].topk(4).indices for at, token in enumerate(tree.tokens))
+
+
+def authors_forks(logits, drafted, hit, fan_out, fan_out_miss):
+    """Facts of tanishqkumar/ssd 6ed3022, get_forked_recovery_tokens_from_logits: the drafted token of a position is left out, then the
+    best ``fan_out[position]`` tokens are kept, after a miss ``fan_out_miss[position]``; the last position has no drafted token."""
+    logits = logits.clone()
+    for position, token in enumerate(drafted):
+        logits[position, token] = -torch.inf
+    counts = fan_out if hit else fan_out_miss
+    return [set(row.topk(count).indices.tolist()) for row, count in zip(logits, counts, strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("count", [1, 3, 7, 99])
+def test_at_each_position_the_outcomes_are_the_authors_forks(seed, count):
+    """Ours ranks the positions together; with its numbers per position the authors' code names the same tokens."""
+    model, state, drafted = toy(12, seed=seed, sharp=0.8).open("draft"), State(list(PROMPT), Sampling(1.0)), (seed, 5, 7)
+    found = likely_outcomes(model, state, DraftTree.chain(drafted), count)
+    model.sync(state.tokens)
+    logits = model.score(DraftTree.chain(drafted)).logits
+    ours = [{tokens[-1] for tokens in found if len(tokens) == position + 1} for position in range(4)]
+    sizes = [len(tokens) for tokens in ours]
+    most = 16 - sum(token in row.topk(4).indices for token, row in zip(drafted, logits))
+    assert sum(sizes) == len(found) == min(count, most)
+    assert authors_forks(logits, drafted, True, sizes, [0] * 4) == authors_forks(logits, drafted, False, [0] * 4, sizes) == ours
 
 
 class StaleDrafts(PredictedOutcomes):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from specviz.core import DraftTree
+from specviz.core import IID, DraftTree, Sampling, State, TreeBuilder
 from specviz.core.errors import InvalidUse
 from specviz.models import draft_path
 from specviz.models.heads import ready
@@ -19,6 +19,7 @@ from specviz.targets.hf import HFModel
 from specviz.targets.int8 import Int8Model
 from specviz.targets.static_shapes import StaticModel
 from specviz.targets.tiny import TinyNet, TinyTarget
+from specviz.verifiers import TokenRejection
 
 from ..message_codes import refuses
 from ..models.tiny import body, head
@@ -125,9 +126,52 @@ def test_a_pass_leaves_the_cache_and_what_is_scored_next_as_they_were(folder):
         fresh.draft_path(ready(path, body(fresh))).logits(NOISE)
 
 
-def test_noise_covers_the_vocabulary_and_no_more():
-    path = path_on("uno", TinyTarget(TinyNet(VOCAB, 0)))
-    assert path.fillers([0.0, 0.5, 1 - 1e-12]) == [0, VOCAB // 2, VOCAB - 1]
+def authors_noise_bounds(mask_token_id, vocab_size):
+    """Facts of ifm-ai/uno 9018a5d, engine/noise.py, and ed2ee36, utils/model_tokens.py: noise is drawn from [1, mask), and without a
+    mask token the vocabulary size takes its place."""
+    return 1, min(vocab_size if mask_token_id is None else mask_token_id, vocab_size)
+
+
+@pytest.mark.parametrize("mask", [None, 30, VOCAB + 9])
+def test_noise_is_drawn_from_the_authors_range(mask):
+    path = head("uno", body(TinyTarget(TinyNet(VOCAB, 0)), {"mask_token_id": mask}))
+    low, high = authors_noise_bounds(mask, VOCAB)
+    assert path.fillers([0.0, 0.5, 1 - 1e-12]) == [low, low + (high - low) // 2, high - 1]
+    count = 100 * (high - low)
+    drawn = path.fillers([(i + 0.5) / count for i in range(count)])
+    assert [drawn.count(token) for token in range(low, high)] == [100] * (high - low)
+
+
+@torch.inference_mode()
+def test_the_low_rank_change_is_the_authors_gated_one():
+    """Facts of ifm-ai/uno 9018a5d, layers/linear.py and utils/lora.py: the A factors of fused matrices are multiplied at once, their
+    outputs are masked by row (the seed's row 0), and each slice of the output grows by alpha / r times its own B."""
+    net, alpha = TinyTarget(TinyNet(12, 3)), 32
+    path = path_on("uno", net, alpha / 2)
+    x, names = torch.randn(4, net.hidden, dtype=torch.float64), draft_path.ATTENTION[:3]
+    row_mask = torch.tensor([0.0, 1, 1, 1], dtype=torch.float64)
+    slices = [path.changes.get_submodule(name) for name in names]
+    rank = slices[0].down.shape[1]
+    hidden = (x @ torch.cat([one.down[1] for one in slices]).T) * row_mask[:, None]
+    for place, (name, one) in enumerate(zip(names, slices)):
+        want = alpha / 2 * hidden[:, place * rank:(place + 1) * rank] @ one.up[1]
+        got = path.delta(1, name, x) * (torch.arange(4) >= path.first)[:, None]
+        assert torch.allclose(got, want, atol=1e-9) and float(want.abs().max()) > 1e-3 and not want[0].any()
+
+
+def test_a_drafted_row_is_verified_as_the_authors_do():
+    """Facts of ifm-ai/uno 9018a5d, engine/two_pass_decoding.py: accept below min(p / q, 1); what is left is the positive part of p - q,
+    divided by its sum."""
+    state = State([1, 2], Sampling(1.0), limit=9)
+    p, q = torch.randn(2, VOCAB, dtype=torch.float64).softmax(-1)
+    for token in range(VOCAB):
+        builder = TreeBuilder()
+        builder.add(token, -1, builder.begin(q, IID))
+        decision = TokenRejection().test(builder.tree(), 0, p, state)
+        assert decision.accept == pytest.approx(min(float(p[token] / q[token]), 1.0))
+        left = (p - q).clamp(min=0)
+        if decision.verdict == "rejected":
+            assert torch.allclose(decision.remaining, left / left.sum())
 
 
 def test_a_lora_adapter_under_its_published_names_is_read(folder, tmp_path):

@@ -18,7 +18,7 @@ def build(kit, gamma: int, outcomes: int) -> Parts:
 METHOD = Method(
     key="ssd",
     title="SSD (drafting for predicted outcomes)",
-    paper="2026, arXiv 2603.03251",
+    paper="Kumar et al. 2026, arXiv 2603.03251",
     summary="While the target verifies a draft, the draft model predicts how that ends, and drafts the next chain for each of the most "
             "likely outcomes. If one of them happens, the next round begins with its draft ready.",
     knobs=(
@@ -29,9 +29,11 @@ METHOD = Method(
     look="How often a draft was ready when a round began, and how many prepared drafts were thrown away.",
     wins="When the draft model has a device of its own: a round then costs the target's pass alone whenever its outcome was predicted.",
     loses="When both models share a core: each prepared draft is paid for, and most are dropped.",
-    differs="The outcomes are ranked by the draft model's probabilities over the top four tokens of every position together; Saguaro "
-            "fixes the number per position.",
-    compared="notes",
+    differs="Outcomes are ranked together over all positions by the draft model; Saguaro fixes their number per position, apart for a "
+            "ready and a missing draft (tanishqkumar/ssd 6ed3022). Its sampling, which rescales the draft's top tokens so that the "
+            "correction is easier to predict, is left out. Where no draft is ready, ours drafts as usual; theirs may return random tokens. "
+            "One device; theirs has two.",
+    compared="code",
     aliases=("Saguaro", "speculative speculative decoding"),
     notes={
         "outcomes": note(
