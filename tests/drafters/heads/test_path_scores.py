@@ -265,11 +265,59 @@ class ForgetsTheCorrection(BlockChain):
         return build.tree()
 
 
-@pytest.mark.parametrize("drafter, wrong", [(BlockChain, False), (ForgetsTheCorrection, True)])
-def test_the_recorded_distribution_must_be_the_corrected_one(drafter, wrong):
+class SaysDrawn:
+    """Mixin. Wrong: the best nodes of a tree are chosen, and recorded as drawn from the corrected distribution of their parent."""
+
+    def propose(self, state, budget):
+        tree, build, rows = super().propose(state, budget), TreeBuilder(), {}
+        scores = self.scores(state, self.net.length)
+        for node, (token, parent) in enumerate(zip(tree.tokens, tree.parents)):
+            if parent not in rows:
+                path = [state.tokens[-1], *(tree.tokens[i] for i in tree.path(parent))] if parent >= 0 else [state.tokens[-1]]
+                rows[parent] = build.begin(state.sampling.probs(along(scores, path)[-1]), IID)
+            build.add(token, parent, rows[parent])
+        return build.tree()
+
+
+class DrawnBlockTree(SaysDrawn, BlockTree):
+    pass
+
+
+class DrawnLevelTree(SaysDrawn, LevelTree):
+    pass
+
+
+class DrawnReachTree(SaysDrawn, ReachTree):
+    pass
+
+
+def off(make):
     kit = toy(3, share=0.5, sharp=0.8)
-    parts = Parts(drafter(kit.head("dflash"), correction=kit.head("domino")), Fixed(2, 2, 8), TokenRejection())
+    parts = Parts(make(kit), Fixed(2, 2, 8), TokenRejection())
     state = begin(parts, kit, Sampling(1.0), 3, prompt=[token % 3 for token in PROMPT])
-    want = joint(kit.net.logits, state.tokens, 3, Sampling(1.0), 3)
     probs, _ = probs_of_engine(parts, kit.target, state, 3, shared=(kit.net, kit.small))
-    assert (distance(probs, want) > 1e-3) == wrong and (wrong or distance(probs, want) < 1e-12)
+    return distance(probs, joint(kit.net.logits, state.tokens, 3, Sampling(1.0), 3))
+
+
+def correction_of(kit, kind):
+    return kit.head(kind).with_previous(3) if kind == "treeflash" else kit.head(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_recorded_distribution_must_be_the_corrected_one(kind):
+    right, wrong = (off(lambda kit: drafter(kit.head("dflash"), correction=correction_of(kit, kind)))
+                    for drafter in (BlockChain, ForgetsTheCorrection))
+    assert right < 1e-12 and wrong > 1e-3
+
+
+TREES = {
+    BlockTree: (DrawnBlockTree, lambda tree, kit: tree(kit.head("dflash"), 2, 3, kit.head("domino"))),
+    LevelTree: (DrawnLevelTree, lambda tree, kit: tree(kit.head("dflash"), kit.head("domino"), 2, 3, 2)),
+    ReachTree: (DrawnReachTree, lambda tree, kit: tree(kit.head("dflash"), 2, 3, kit.head("taps"), 0.1, 0.0)),
+}
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_the_best_nodes_of_a_tree_are_chosen_and_not_drawn(tree):
+    wrong, make = TREES[tree]
+    assert off(lambda kit: make(tree, kit)) < 1e-12 and off(lambda kit: make(wrong, kit)) > 1e-3
