@@ -3,14 +3,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
-from specviz.core import DraftTree
+from specviz.core import DraftTree, Verdict
+from specviz.methods import catalogue
 from specviz.run import Session, SessionError, collect
 from specviz.run.request import GenerationRequest
 from specviz.run.result import RunFailed
 from specviz.run.structured import Grammar, GrammarMask
+from specviz.verifiers import TokenRejection
 
 from ..message_codes import refuses
 from .fakes import FakeLoaded, byte_level
@@ -50,6 +53,26 @@ def test_an_answer_is_valid_and_equals_plain_constrained_decoding(method, kind):
     assert valid(kind, plain.text) and plain.finish_reason == "stop"
     assert answer(method, kind).token_ids == plain.token_ids
     assert valid(kind, answer(method, kind, 1.0, seed=3).text)
+
+
+class CommitsUnchecked(TokenRejection):
+    """Wrong: a draft is written without asking the target (jump-forward), though the grammar allows other tokens for the same text."""
+
+    def verify(self, tree, scores, state):
+        if not any(kind == "forced" for kind, _ in state.notes):
+            return super().verify(tree, scores, state)
+        probs = state.sampling.probs(scores.logits[len(tree)])
+        return Verdict(tuple(range(len(tree))), state.rng.pick("verify", probs), "bonus", (), probs)
+
+
+@pytest.mark.parametrize("verifier, right", [(TokenRejection, True), (CommitsUnchecked, False)])
+def test_forced_tokens_that_are_written_unchecked_are_caught(monkeypatch, verifier, right):
+    method = catalogue()["grammar_forced"]
+    spoiled = replace(method, build=lambda kit, **knobs: replace(method.build(kit, **knobs), verifier=verifier()))
+    request = GenerationRequest(max_tokens=100, response_format=FORMATS["json_schema"])
+    found = collect(Session(FakeLoaded(ends=True), spoiled, request=request).run("the cat sat"))
+    assert (found.token_ids == answer("autoregressive", "json_schema").token_ids) == right
+    assert valid("json_schema", found.text)
 
 
 def test_another_drafter_stands_on_forced_tokens():
@@ -106,8 +129,6 @@ def test_forced_tokens_end_where_there_is_a_choice():
 
 @pytest.mark.parametrize("method", ["superposed", "fastcot", "contrastive_decoding"])
 def test_a_method_that_writes_unchecked_tokens_is_refused_with_its_reason(method):
-    from specviz.methods import catalogue
-
     with pytest.raises(SessionError) as refused:
         Session(FakeLoaded(ends=True), method, request=GenerationRequest(response_format=FORMATS["regex"]))
     assert refused.value.code == "request.response_format_unchecked" and catalogue()[method].unchecked in str(refused.value)

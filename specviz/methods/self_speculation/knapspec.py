@@ -33,7 +33,7 @@ METHOD = Method(
     loses="Small models need all their layers: the best set agrees too seldom, and short answers do not pay for the plan.",
     differs="The first plan is made on the end of the prompt, and later ones on the last committed tokens; the authors collect five "
             "rounds. Costs are counted multiply-adds instead of profiled times, so the run depends on the seed alone. The planned length "
-            "is used; the authors' code drafts up to a fixed one.",
+            "is used; the authors' code (kaist-flexml-lab/knapspec 802ef80) drafts up to a fixed one.",
     compared="code",
     published={"least": 0.5, "gamma": 18},
     aliases=("knapsack",),

@@ -231,6 +231,28 @@ def test_a_tree_grown_by_levels_keeps_the_best_of_all_nodes(kit):
     assert alone.tokens == chain.tokens and len(set(alone.depths)) == len(alone) == dflash.length
 
 
+def authors_pruned_tree(scores, root, width, budget, expansion):
+    """Facts of magneto0124/DARTree 0ceefcd, eval_dartree.py (build_dartree_supertree, select_topb_prefix_tree) with depth_bonus 0: the
+    ``width`` best path scores of each depth are kept, then the ``budget`` best of all nodes, as paths of tokens."""
+    frontier, every = [((), 0.0)], []
+    for place in range(len(scores)):
+        found = []
+        for path, above in frontier:
+            values, tokens = along(scores, [root, *path])[-1].log_softmax(-1).topk(expansion)
+            found += [((*path, token), above + value) for value, token in zip(values.tolist(), tokens.tolist())]
+        frontier = sorted(found, key=lambda one: -one[1])[:width]
+        every += frontier
+    return {path for path, _ in sorted(every, key=lambda one: -one[1])[:budget]}
+
+
+@pytest.mark.parametrize("width, nodes", [(1, 2), (2, 4), (3, 5), (4, 9)])
+@torch.inference_mode()
+def test_a_level_tree_is_the_authors_pruned_tree(kit, width, nodes):
+    drafter = LevelTree(kit.head("dflash"), kit.head("domino"), width, nodes, 4)
+    tree, state = drafted(kit, drafter, Budget(9, 9, 99))
+    assert paths(tree) == authors_pruned_tree(drafter.scores(state, drafter.net.length), state.tokens[-1], width, nodes, 4)
+
+
 def test_a_level_scores_all_its_nodes_in_one_batch(kit, monkeypatch):
     domino, sizes = kit.head("domino"), []
     read = type(domino).read

@@ -88,6 +88,43 @@ def test_each_cell_is_its_own_skip_set_and_keeps_the_budget(share, model):
     assert find_skip_sets(sub, 4, share, 2.0)[0] == []  # no cosine is above 1
 
 
+def authors_skip_sets(sub, layers, weights, threshold):
+    """Facts of kaist-flexml-lab/knapspec 802ef80, Knapspec.optimize: {saved cost: skipped sublayers}, within half of the whole cost."""
+    budget, full = sum(weights) * layers // 2, [sub.enter()]
+    for s in range(2 * layers):
+        full.append(sub.run(s, full[-1][None])[0])
+    table, parents = {0: full[2]}, []
+    for i in range(3, 2 * layers + 1):
+        s, best, states, parent = i - 1, {}, {}, {}
+        offers = [(saved, sub.run(s, state[None])[0], saved, False) for saved, state in table.items()]
+        if s < 2 * layers - 2:
+            offers += [(saved + weights[s % 2], state, saved, True) for saved, state in table.items() if saved + weights[s % 2] <= budget]
+        for saved, state, before, skipped in offers:
+            similarity = float(torch.cosine_similarity(state, full[i], dim=-1).sum())
+            if similarity / len(state) >= threshold and similarity > best.get(saved, -torch.inf):
+                best[saved], states[saved], parent[saved] = similarity, state, (before, skipped)
+        table = states
+        parents.append(parent)
+    found = {}
+    for end in table:
+        saved, skipped = end, set()
+        for i in range(2 * layers, 2, -1):
+            before, left_out = parents[i - 3][saved]
+            skipped |= {i - 1} if left_out else set()
+            saved = before
+        found[end] = skipped
+    return found
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.5, 0.9])
+def test_the_skip_sets_are_the_authors(threshold, model):
+    sub = synced(model.open()).sublayers(COUNT)
+    weights = integer_costs(sub.costs)
+    want = authors_skip_sets(sub, 4, weights, threshold)
+    cells, _ = find_skip_sets(sub, 4, 0.5, threshold)
+    assert {sum(weights[s % 2] for s in cell.skipped): set(cell.skipped) for cell in cells} == want and len(want) > 1
+
+
 def test_of_one_sublayer_the_most_similar_is_skipped(model):
     """With one skip allowed the programme is a search over all, so it can be compared with one."""
     sub = synced(model.open()).sublayers(COUNT)
