@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from specviz.core import DraftTree, Verdict
@@ -56,7 +57,7 @@ def test_an_answer_is_valid_and_equals_plain_constrained_decoding(method, kind):
 
 
 class CommitsUnchecked(TokenRejection):
-    """Wrong: a draft is written without asking the target (jump-forward), though the grammar allows other tokens for the same text."""
+    """Wrong: a forced draft is written without asking the target (jump-forward)."""
 
     def verify(self, tree, scores, state):
         if not any(kind == "forced" for kind, _ in state.notes):
@@ -65,14 +66,22 @@ class CommitsUnchecked(TokenRejection):
         return Verdict(tuple(range(len(tree))), state.rng.pick("verify", probs), "bonus", (), probs)
 
 
+@pytest.mark.parametrize("kind", ["json_schema", "regex", "lark"])
 @pytest.mark.parametrize("verifier, right", [(TokenRejection, True), (CommitsUnchecked, False)])
-def test_forced_tokens_that_are_written_unchecked_are_caught(monkeypatch, verifier, right):
-    method = catalogue()["grammar_forced"]
+def test_a_choice_that_counts_as_forced_is_checked(monkeypatch, verifier, right, kind):
+    """Spoiled: ``forced`` goes on past a choice with the first token that the grammar allows. Verified, it costs time only."""
+    forced, method = GrammarMask.forced, catalogue()["grammar_forced"]
+
+    def past_a_choice(mask, output):
+        found = forced(mask, output)
+        allowed = np.flatnonzero(mask._bits()).tolist() if mask._follow([*output, *found]) else []
+        return found + [token for token in allowed if token not in mask.grammar.ends][:1]
+
+    monkeypatch.setattr(GrammarMask, "forced", past_a_choice)
     spoiled = replace(method, build=lambda kit, **knobs: replace(method.build(kit, **knobs), verifier=verifier()))
-    request = GenerationRequest(max_tokens=100, response_format=FORMATS["json_schema"])
+    request = GenerationRequest(max_tokens=100, response_format=FORMATS[kind])
     found = collect(Session(FakeLoaded(ends=True), spoiled, request=request).run("the cat sat"))
-    assert (found.token_ids == answer("autoregressive", "json_schema").token_ids) == right
-    assert valid("json_schema", found.text)
+    assert (found.token_ids == answer("autoregressive", kind).token_ids) == right
 
 
 def test_another_drafter_stands_on_forced_tokens():
