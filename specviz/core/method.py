@@ -194,7 +194,8 @@ class Method:
 
     look, wins, loses: what to watch on the page, and when the method is fast or slow; differs: differences from the paper
     or its code, or AS_PUBLISHED; compared: what the implementation was compared with, one of COMPARED; published: the
-    paper's values of knobs whose defaults were tuned for small models on two cores; aliases: names in engines' options
+    paper's values of knobs whose defaults were tuned for small models on two cores; relative: key of the nearest method, beside
+    which the benchmark page shows this one; aliases: names in engines' options
     and in papers, for search; notes: kinds of annotations that only it writes into the trace.
     """
 
@@ -213,6 +214,7 @@ class Method:
     differs: str = ""
     compared: str = "notes"
     published: dict[str, Any] = field(default_factory=dict[str, Any], hash=False)
+    relative: str = ""
     aliases: tuple[str, ...] = ()
     trains: tuple[Trained, ...] = ()
     by_time: bool = False  # it decides by measured times; see ``decides_by_time``

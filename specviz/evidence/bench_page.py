@@ -33,12 +33,14 @@ TEXTS = {  # sentences of the page, by identifier
 for the same prompt and seed. Both are measured within a few runs of each other. The table has the median over all prompts and
 repeats, with quartiles in brackets. Tokens per pass: mean accepted length, the generated tokens
 divided by verification passes; methods that draft with the target itself, such as Uno, also run it for drafting. Of the oracle:
-the method's speed-up as a share of that of drafts that are always accepted, the upper bound for every drafter of this draft length
-on this machine.
+the method's speed-up as a share of that of drafts that are always accepted, measured at draft length {length} only. It is the upper
+bound for drafters of this length on this machine; a method that drafts more tokens or a tree may be bounded elsewhere.
 [The log](log/2026-11/speed.md) explains the results.""",
     "clear": f"""For each family and task, the exact method with the highest median speed-up (a lossy one if the family has no exact one).
 It is a clear winner if its lower quartile is above the runner-up's median and both have at least {FEWEST} pairs of runs.""",
     "loops": f"An answer loops if some {GRAM} consecutive tokens occur {TIMES} times. Methods that copy gain most on such answers.",
+    "relatives": """Each method with default knobs, and the method nearest to it. Nodes: most tokens drafted a round, the knob for the
+nodes of a tree or the draft length; where they are not equal, the row compares lengths, too.""",
     "excluded": "Excluded, because settings, versions or machine differ: {runs}.",
     "excluded.runs": "{count} runs of {target} with {draft} on {machine}, {threads} threads, {tokens} tokens",
     "progress": "{when}: {methods} methods on {prompts} prompts of {tasks} tasks; runs per prompt: {repeats}. {progress}.",
@@ -105,7 +107,8 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
                  bench_command(ledger, by_temperature[temperature]) for temperature in by_temperature_figures
                  if by_temperature[temperature]),
              *(progress_sentence(temperature, by_temperature[temperature]) for temperature in by_temperature_figures),
-             TEXTS["how"], noise_sentence(sessions), equality_sentence(by_temperature_figures[0.0], methods), others,
+             TEXTS["how"].format(length=bound_length(methods)), noise_sentence(sessions),
+             equality_sentence(by_temperature_figures[0.0], methods), others,
              "\n".join(main_table(by_temperature_figures, methods)), without_timing(by_temperature_figures, sessions, methods)]
     titles = [temperature for temperature in by_temperature_figures if by_temperature_figures[temperature]]
     for temperature in titles:
@@ -114,6 +117,9 @@ def page(ledger: Ledger, target: str | None = None, draft: str | None = None) ->
     for temperature in titles:
         parts += [f"## Winners of each family by task, {temperature_name(temperature)}", TEXTS["clear"] if temperature == titles[0] else "",
                   "\n".join(winners_table(by_temperature_figures[temperature], methods, tasks))]
+    for temperature in titles:
+        if rows := relatives_table(by_temperature_figures[temperature], methods):
+            parts += [f"## Beside its nearest relative, {temperature_name(temperature)}", TEXTS["relatives"], "\n".join(rows)]
     parts += looping_sections(by_temperature_figures, methods)
     references = {key: None for of in by_temperature_figures.values() for key in of if key not in methods}
     if references:
@@ -186,7 +192,8 @@ def main_table(by_temperature_figures: dict[float, MethodFigures], methods: dict
 
 def table_header(first: str, by_temperature_figures: dict[float, MethodFigures]) -> list[str]:
     """Return the two header lines of a table. first: title of the first column."""
-    columns = [first, *(f"{temperature_name(temperature)}: tokens per pass | speed-up" + (" | of the oracle" if bound_of(of) else "")
+    columns = [first, *(f"{temperature_name(temperature)}: tokens per pass | speed-up"
+                        + (f" | of the oracle at draft length {bound_length(catalogue())}" if bound_of(of) else "")
                         for temperature, of in by_temperature_figures.items()), "pairs"]
     line = f"| {' | '.join(columns)} |"
     return [line, "|" + "---|" * (line.count("|") - 1)]
@@ -214,6 +221,37 @@ def share_of_bound(row: MethodRow, bound: MethodRow) -> str:
     ours, limit = row.speeds(), [ratio for task in row.ratios for ratio in bound.speeds(task)]
     middle, most = quartiles(ours)[1], quartiles(limit)[1]
     return ABSENT if middle is None or not most else f"{middle / most:.0%}"
+
+
+def bound_length(methods: dict[str, Method]) -> int | None:
+    """Return the oracle's draft length in a benchmark, which runs default knobs."""
+    return next((draft_nodes(method) for method in methods.values() if method.bound), None)
+
+
+def draft_nodes(method: Method) -> int | None:
+    """Return the most tokens that a method drafts a round with default knobs; None if no knob says it."""
+    known = {knob.name: knob.default for knob in method.knobs}
+    return known.get("nodes", known.get("gamma"))
+
+
+def relatives_table(of: MethodFigures, methods: dict[str, Method]) -> list[str]:
+    """Return the lines of a table of the methods that name a relative, each beside it; empty if none was measured with its relative.
+    The oracle's share stands only where the method drafts as many tokens as the oracle."""
+    pairs = [(method, methods[method.relative]) for method in methods.values()
+             if method.relative and method.key in of and method.relative in of]
+    if not pairs:
+        return []
+    bound, length, rows = bound_of(of), bound_length(methods), []
+    for pair in pairs:
+        nodes, found = [draft_nodes(method) for method in pair], [of[method.key] for method in pair]
+        counts = " and ".join("not fixed" if count is None else str(count) for count in nodes)
+        cells = [escape_markdown(method.title) for method in pair] + [
+            counts if nodes[0] == nodes[1] and None not in nodes else f"{counts} (not equal)",
+            " and ".join(format_number(row.tokens / row.rounds) if row.rounds else ABSENT for row in found),
+            " and ".join(format_number(quartiles(row.speeds())[1] or 0) if row.speeds() else ABSENT for row in found),
+            share_of_bound(found[0], bound) if bound and nodes[0] == length else "not measured at this draft length"]
+        rows.append(f"| {' | '.join(cells)} |")
+    return ["| method | relative | nodes | tokens per pass | speed-up | of the oracle |", "|---|---|---|---|---|---|", *rows]
 
 
 def looping_sections(figures: dict[float, MethodFigures], methods: dict[str, Method]) -> list[str]:

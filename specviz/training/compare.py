@@ -26,6 +26,8 @@ Generated from the model cards by `python -m specviz.training compare --ship`. A
 - greedy, equal nodes: the same with {nodes} nodes, for methods that have a knob for the number of nodes.
 - speed-up: plain decoding's seconds per token divided by the method's, interleaved in one run.
 - minutes trained, M tokens: of the last training run; methods that use the same model share it.
+- Domino, DFlash2, LiLiCorr, TreeFlash and TAPS correct DFlash, not DSpark: no DSpark head of the chat model uses the hidden states
+  that it reads (docs/log/2026-11/models.md).
 """
 COLUMNS = ("method", "model", "M parameters", "minutes trained", "M tokens", "tokens per pass, greedy", "accepted at depth 1, 2, ...",
            "nodes per round", "speed-up", "tokens per pass, temperature 1", "speed-up", "greedy, equal nodes")

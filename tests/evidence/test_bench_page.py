@@ -85,12 +85,25 @@ def test_each_method_stands_beside_the_oracle_where_that_was_measured(tmp_path):
     reported = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, bounded), bench_session(1.0, SAMPLED, "2026-01-03T00:00:00+00:00")))
     lines = {line.split(" | ")[0][2:]: line.strip("| ").split(" | ") for line in reported.partition("## ")[0].splitlines() if line.startswith("| ")}
     titles = lines["method"]
-    assert [title.rpartition(": ")[2] for title in titles] == ["method", "exactness", "tokens per pass", "speed-up", "of the oracle",
+    assert [title.rpartition(": ")[2] for title in titles] == ["method", "exactness", "tokens per pass", "speed-up", "of the oracle at draft length 4",
                                                               "tokens per pass", "speed-up", "pairs"], "none at temperature 1"
     found = {key: lines[escape_markdown(catalogue()[key].title)][4] for key in (*GREEDY, "oracle")}
     # of the median over all their tasks: prompt lookup 2.3 of 4.5, CopySpec 1.76 of 4.5, speculative decoding 2 of 4
     assert found == {"prompt_lookup": "51%", "copyspec": "39%", "speculative": "50%", "oracle": "100%"}
 
+
+
+def test_a_method_stands_beside_its_nearest_relative_and_says_where_nodes_differ(tmp_path):
+    runs = {key: {"story": [1.0] * 4} for key in ("uno", "orthrus", "dflash", "domino", "pearl", "ssd", "taps")} | {"oracle": {"story": [2.0] * 4}}
+    text = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, runs)))
+    lines = [line.strip("| ").split(" | ") for line in text.partition("## Beside its nearest relative, greedy")[2].split("\n## ")[0].splitlines()
+             if line.startswith("| ")][1:]
+    methods = catalogue()
+    assert {(line[0], line[1]): (line[2], line[5]) for line in lines} == {
+        (escape_markdown(methods[key].title), escape_markdown(methods[methods[key].relative].title)): want for key, want in {
+            "orthrus": ("4 and 4", "50%"), "domino": ("5 and 5", "not measured at this draft length"),
+            "ssd": ("3 and 4 (not equal)", "not measured at this draft length")}.items()}
+    assert all(method.relative in methods and method.relative != method.key for method in methods.values() if method.relative)
 
 
 def test_a_winner_is_named_only_where_it_is_clear(tmp_path):

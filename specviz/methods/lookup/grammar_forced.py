@@ -33,5 +33,6 @@ METHOD = Method(
     differs="SGLang writes forced text without running the model (jump-forward). Here the target verifies it, so another tokenization "
             "that the grammar allows stays possible, and the output is that of plain constrained decoding.",
     aliases=("jump-forward", "fast-forward tokens", "structured output"),
+    relative="prompt_lookup",
     build=build,
 )

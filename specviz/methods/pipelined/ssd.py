@@ -42,5 +42,6 @@ METHOD = Method(
             prepared=("drafts prepared while the target verified this round", 2),
             drafting=("seconds until the draft was available", 0.0004)),
     },
+    relative="pearl",
     build=build,
 )

@@ -37,5 +37,6 @@ METHOD = Method(
     compared="code",
     published={"least": 0.5, "gamma": 18},
     aliases=("knapsack",),
+    relative="swift",
     build=build,
 )

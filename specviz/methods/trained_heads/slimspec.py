@@ -48,5 +48,6 @@ METHOD = Method(
             rank=("inner width of the two factors", 96), hidden=("width of the target", 576),
             kept=("share of the variance of a calibration text's logits that the factors hold", 0.9)),
     },
+    relative="eagle2",
     build=build,
 )

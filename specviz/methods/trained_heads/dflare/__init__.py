@@ -34,5 +34,6 @@ METHOD = Method(
         "mixture", "Which of the target's layers each draft layer reads (DFlare).",
         layers=("numbers of the target's layers, from 0", [1, 14, 26]),
         shares=("share of each in what a draft layer reads, one list for each draft layer", [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]))},
+    relative="dflash",
     build=build,
 )

@@ -29,5 +29,6 @@ METHOD = Method(
     compared="code",
     aliases=("dflash2",),
     trains=(Trained("dflash2", "A selector among the candidates of DFlash's positions.", f"{__name__}.network", after="dflash"),),
+    relative="dflash",
     build=build,
 )

@@ -30,5 +30,6 @@ METHOD = Method(
     compared="code",
     trains=(Trained("dflash2_conv", "Convolutions along the block in DFlash's layers.", f"{__name__}.network", after="dflash2",
                     one_pass=True),),
+    relative="dflash",
     build=build,
 )

@@ -29,5 +29,6 @@ METHOD = Method(
     compared="code",
     aliases=("domino",),
     trains=(Trained("domino", "A recurrent correction of DFlash's blocks.", f"{__name__}.network", after="dflash"),),
+    relative="dflash",
     build=build,
 )

@@ -47,5 +47,6 @@ METHOD = Method(
             passes=("passes of the head's layers", 2), serial=("levels that were made one after another", 2),
             levels=("nodes kept in each level", [2, 2, 1, 1])),
     },
+    relative="eagle2",
     build=build,
 )

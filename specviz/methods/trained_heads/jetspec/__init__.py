@@ -35,5 +35,6 @@ METHOD = Method(
     aliases=("jetspec", "jetflow"),
     trains=(Trained("jetspec", "A block drafter whose positions attend to earlier positions only.", f"{__name__}.network", after="dflash",
                     one_pass=True),),
+    relative="ddtree",
     build=build,
 )

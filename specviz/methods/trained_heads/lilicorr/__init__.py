@@ -30,5 +30,6 @@ METHOD = Method(
     compared="code",
     aliases=("lilicorr",),
     trains=(Trained("lilicorr", "A transformer over the lattice of DFlash's candidates.", f"{__name__}.network", after="dflash"),),
+    relative="dflash",
     build=build,
 )

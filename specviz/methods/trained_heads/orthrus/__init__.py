@@ -32,5 +32,6 @@ METHOD = Method(
     aliases=("orthrus", "dual-view diffusion"),
     trains=(Trained("orthrus", "A second attention path through the target, which fills in a block of mask tokens.",
                     f"{__name__}.network", one_pass=True),),
+    relative="uno",
     build=build,
 )

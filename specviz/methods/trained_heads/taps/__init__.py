@@ -33,5 +33,6 @@ METHOD = Method(
     differs="Written from descriptions of the paper, whose code was not reachable: softmax over siblings, distilled with a calibration of "
             "the reach. Sizes of the scorer and both cost weights are ours; these are off by default, for equal nodes with DDTree.",
     trains=(Trained("taps", "A scorer of the children of a node in DFlash's tree.", f"{__name__}.network", after="dflash"),),
+    relative="ddtree",
     build=build,
 )

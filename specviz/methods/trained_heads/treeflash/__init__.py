@@ -35,5 +35,6 @@ METHOD = Method(
     compared="code",
     published={"previous": 16, "width": 16},
     trains=(Trained("treeflash", "A correction of DFlash's states by the token before.", f"{__name__}.network", after="dflash"),),
+    relative="ddtree",
     build=build,
 )
