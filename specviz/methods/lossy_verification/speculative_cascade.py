@@ -32,5 +32,6 @@ METHOD = Method(
     differs="The token-specific rule of the paper. Its other rules compare the two models' confidence per position.",
     compared="formula",
     aliases=("SpecCascade", "cascade"),
+    relative="speculative",
     build=build,
 )

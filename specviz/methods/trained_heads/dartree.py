@@ -29,7 +29,8 @@ METHOD = Method(
     loses="Where the correction is no better than the block's own predictions, DDTree's tree costs less to build.",
     differs="The tree of the authors' pruned variant (magneto0124/DARTree 0ceefcd): fixed width per depth, then the best nodes. They "
             "prefer shallow nodes, 0.2 of log-probability a level, and normalise over 64 candidates; ours has no such preference and "
-            "normalises over all tokens. Theirs runs Domino's published heads in captured CUDA graphs; the optional n-gram term is left out.",
+            "normalises over all tokens. Theirs runs Domino's published heads in captured CUDA graphs; the optional n-gram term is left "
+            "out.",
     compared="code",
     published={"nodes": 64, "width": 12},
     relative="ddtree",
