@@ -51,12 +51,13 @@ soak: $(VENV)/dev.done $(VENV)/browser.done ## fuzzers, floods, kills, limits; k
 	report=$$($(BIN)/pip-audit -r requirements.txt 2>&1); code=$$?; echo "$$report"; \
 	test $$code = 0 || ! echo "$$report" | grep -q "known vulnerabilit"
 
-docs: $(VENV)/run.done ## rewrite the generated pages of docs/: notes of the trace, fidelity, glossary, command line, errors, trained drafters
+docs: $(VENV)/run.done ## rewrite the generated pages of docs/: notes of the trace, fidelity, glossary, command line, errors, large files, trained drafters
 	$(BIN)/python -m specviz list --write
 	$(BIN)/python -m specviz list --fidelity > docs/fidelity.md
 	$(BIN)/python -m specviz.evidence.glossary
 	$(BIN)/python -m specviz.cli.reference
 	$(BIN)/python -m specviz.evidence.error_list
+	$(BIN)/python -m specviz.evidence.large_files
 	$(BIN)/python -m specviz.training compare --ship
 
 pictures: $(VENV)/dev.done $(VENV)/browser.done ## take the pictures of docs/ anew; look at each

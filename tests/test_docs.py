@@ -94,12 +94,13 @@ def test_each_requirement_stands_in_one_file():
 
 def test_generated_pages_are_what_their_commands_print():
     from specviz.cli import reference
-    from specviz.evidence import error_list, glossary
+    from specviz.evidence import error_list, glossary, large_files
 
     docs = ROOT / "docs"
     assert (docs / "glossary.md").read_text(encoding="utf-8") == glossary.page(), "make docs"
     assert (docs / "reference" / "command-line.md").read_text(encoding="utf-8") == reference.page(), "make docs"
     assert (docs / "reference" / "errors.md").read_text(encoding="utf-8") == error_list.page(), "make docs"
+    assert (docs / "reference" / "large-files.md").read_text(encoding="utf-8") == large_files.page(), "make docs"
 
 
 def test_the_glossary_defines_each_term_once_and_the_numbers_are_those_of_the_metrics():
