@@ -25,7 +25,7 @@ check: $(VENV)/dev.done ## style, import directions, types, house rules, JavaScr
 		else echo "pyright does not run here (it needs node): types are not checked; the workflow checks them"; fi
 	$(BIN)/python -m pytest -q $(CHECKED)
 	$(BIN)/yamllint -s .github
-	@test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile Dockerfile.cuda
+	$(BIN)/hadolint Dockerfile Dockerfile.cuda
 	@if test -d node_modules; then npm run --silent check; elif command -v node >/dev/null; then \
 		find assets specviz/ui/static -name '*.js' -exec node --check {} \; ; echo "npm install: eslint, types (tsc) and prettier, too"; fi
 

