@@ -32,6 +32,7 @@ UNWANTED = ["onnx/*", "*/*"]
 GGUF = ".gguf"
 PACKAGE = re.compile(r"[A-Za-z0-9][\w.-]{0,99}==[\w.]{1,40}")
 INSTALLED = Path(__file__).resolve().parent.parent / "data"  # assets of an installed package
+CLONE = "clone the repository (git clone --depth 1) and set SPECVIZ_MODELS to the path of its models.yaml"
 GGUF_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,199}\.gguf")
 MADE = "see assets/models/LICENSES.md"  # the licence of what recipes made here
 ANY = "any"  # of a store: the targets that it does not name
@@ -95,8 +96,9 @@ class Entry:
                 return folder_of(folder)
             if not (folder / "config.json").is_file():
                 where = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
-                hint = "; it comes with the repository, not with the installed package" if folder.is_relative_to(INSTALLED) else ""
-                raise ZooError(f"{self.name} is not in {where}: there is no config.json{hint}.", "model.missing")
+                if folder.is_relative_to(INSTALLED):
+                    raise ZooError(f"{self.name} comes with the repository, not with the installed package: {CLONE}.", "model.not_packaged")
+                raise ZooError(f"{self.name} is not in {where}: there is no config.json.", "model.missing")
             if self.package and not has_weights(folder):
                 folder = cached_folder(self) or folder
                 if not has_weights(folder):
@@ -201,6 +203,16 @@ class Register:
                        + (", and a folder, a GGUF file or org/name@commit will do." if not named_only else "."), "model.unknown")
 
 
+def models_file() -> Path:
+    """Return the path of models.yaml, or of the file that SPECVIZ_MODELS names."""
+    return Path(os.environ.get("SPECVIZ_MODELS") or ROOT / "models.yaml")
+
+
+def clone_hint() -> str:
+    """Return how to get trained weights that an installed package does not contain; empty for another models.yaml."""
+    return f". Weights for embedded targets come with the repository: {CLONE}" if models_file().is_relative_to(INSTALLED) else ""
+
+
 @lru_cache(maxsize=4)
 def _composed(path: Path, changed: int, size: int) -> yaml.Node | None:
     """Return the file's YAML nodes, parsed once per modification time, because the page reads the register at each event."""
@@ -209,7 +221,7 @@ def _composed(path: Path, changed: int, size: int) -> yaml.Node | None:
 
 def register(path: str | Path | None = None) -> Register:
     """Return the content of models.yaml, or of the file that SPECVIZ_MODELS names. Raises ZooError that names the invalid line."""
-    path = Path(path or os.environ.get("SPECVIZ_MODELS") or ROOT / "models.yaml")
+    path = Path(path or models_file())
     try:
         facts = path.stat()
         root = _composed(path, facts.st_mtime_ns, facts.st_size)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..methods import draft_kinds
 from ..models.errors import shown
-from .registry import Register, ZooError
+from .registry import Register, ZooError, clone_hint
 
 ROLE = "draft:"
 
@@ -35,4 +35,4 @@ NEEDED = ("needs a {kind} draft model trained for {name}; `python -m specviz.tra
 
 def missing_draft_message(kind: str, name: str) -> str:
     """Return the end of the error message for a missing draft model of this kind ("needs a ..."). name: the target's name."""
-    return NEEDED.format(kind=kind, name=name)
+    return NEEDED.format(kind=kind, name=name) + clone_hint()

@@ -19,7 +19,7 @@ from ..models.errors import about_files, shown
 from ..models.heads import TargetInfo, unsupported_reason
 from ..models.int8 import has_byte_products
 from .free_memory import require_memory
-from .registry import Register, ZooError, local_files
+from .registry import Register, ZooError, clone_hint, local_files
 
 
 def network_of(kind: str) -> ModuleType:
@@ -98,4 +98,4 @@ NEEDED = {"missing": "needs {kind} heads trained on {name}" + _HOW, "problem": "
 
 def needed(kind: str, name: str, problems: dict[str, str]) -> str:
     """Return that a head of this kind is missing or unusable, as the end of a message ("needs ..."). name: the target's."""
-    return NEEDED["problem" if kind in problems else "missing"].format(kind=kind, name=name, problem=problems.get(kind, ""))
+    return NEEDED["problem" if kind in problems else "missing"].format(kind=kind, name=name, problem=problems.get(kind, "")) + clone_hint()

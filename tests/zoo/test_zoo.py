@@ -9,14 +9,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specviz import ROOT as HERE
-from specviz import load
+from specviz import load, zoo
 from specviz.core import DraftTree
 from specviz.core.needs import missing_reason
 from specviz.methods import catalogue, trained_parts
 from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.training.job import Job
-from specviz.zoo import ZooError, survey
+from specviz.zoo import ZooError, registry, survey
 from specviz.zoo.device import physical_cores, read_device, use_cores
 from specviz.zoo.found_weights import mark
 from specviz.zoo.registry import register
@@ -83,6 +83,17 @@ def test_names_that_are_no_models(at_home):
     refused("model.unknown", "org/x@" + "0" * 40, named_only=True)
     refused("model.missing: config.json", "missing")
     refused("model.missing: config.json", str(at_home))
+
+
+def test_weights_that_an_installed_package_lacks_are_named_with_the_way_to_get_them(at_home, monkeypatch):
+    methods = [method for method in catalogue().values() if method.key in ("medusa", "distillspec")]
+    needs = [load().unsupported_reason(method) for method in methods]
+    assert not [reason for reason in needs if "SPECVIZ_MODELS" in reason]
+    monkeypatch.setattr(registry, "INSTALLED", at_home)
+    zoo.forget()
+    refused("model.not_packaged: SPECVIZ_MODELS", "missing")
+    assert len(needs) == 2 and all("SPECVIZ_MODELS" in load().unsupported_reason(method) for method in methods)
+    zoo.forget()
 
 
 def test_a_hub_model_that_cannot_be_fetched(at_home):
