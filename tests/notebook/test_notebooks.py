@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -100,7 +102,19 @@ def test_there_are_two_notebooks_without_stored_outputs_that_install_what_they_n
     assert [path.stem for path in NOTEBOOKS] == ["choose_a_method", "tour"]
     for path in NOTEBOOKS:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        assert all(not cell.get("outputs") for cell in cells) and "specviz[notebook]" in "".join(cells[1]["source"])
+        assert all(not cell.get("outputs") for cell in cells) and "[notebook]" in "".join(cells[1]["source"])
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_first_cell_installs_the_checkout_around_the_notebook_or_else_the_published_package(path, tmp_path, monkeypatch):
+    cell = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][1]["source"])
+    asked = []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: asked.append(command[-1]))
+    for folder in (ROOT, path.parent, tmp_path):
+        monkeypatch.chdir(folder)
+        exec(cell, {})
+    assert asked == [f"{ROOT}[notebook]", f"{ROOT}[notebook]", "specviz[notebook]"]
 
 
 @pytest.mark.thorough
