@@ -74,6 +74,17 @@ def test_every_error_of_the_engine_has_an_identifier():
     assert not [site for site in found if site.code is not None and not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", site.code)]
 
 
+def test_constants_stand_one_a_line():
+    several = []
+    for file in MODULES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            targets = [name for target in getattr(node, "targets", ()) for name in (target.elts if isinstance(target, ast.Tuple) else [target])]
+            names = [name.id for name in targets if isinstance(name, ast.Name)]
+            if isinstance(node, ast.Assign) and len(names) > 1 and any(re.fullmatch(r"_?[A-Z][A-Z0-9_]+", name) for name in names):
+                several.append(f"{file.relative_to(ROOT)}:{node.lineno}: {', '.join(names)}")
+    assert not several, "\n".join(several)
+
+
 def test_the_words_are_the_field_s():
     folders = [ROOT / "specviz", ASSETS / "viewer", ASSETS / "panels", ROOT / "docs"]
     files = [file for folder in folders for ending in ("py", "js", "css", "yaml", "md", "html") for file in folder.rglob(f"*.{ending}")

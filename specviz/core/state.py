@@ -90,7 +90,8 @@ class FixedCosts(Costs):
     """Fixed costs instead of measured ones, for runs that depend on the seed alone. A target pass costs 1, plus FIRST and
     ROW per draft node if there are any; drafting costs ``step`` per depth; everything else costs nothing."""
 
-    FIRST, ROW = 0.2, 0.05
+    FIRST = 0.2  # cost of a pass with draft nodes besides ROW, in target passes
+    ROW = 0.05  # cost of each draft node, in target passes
 
     def __init__(self, step: float = 0.15):
         super().__init__()

@@ -11,7 +11,8 @@ import math
 import random
 from dataclasses import dataclass, field
 
-STAKE, RARE = 0.5, 0.1  # shares of the wealth that are bet on an alternative: on one that holds often, and on one that holds seldom
+STAKE = 0.5  # share of the wealth that is bet on an alternative that holds often
+RARE = 0.1  # share of the wealth that is bet on an alternative that holds seldom
 SPLIT = ": "  # after the stretch to which an alternative is limited
 FLOOR = 1e-4  # smallest null probability used in a ratio; raising it only weakens the test
 DRAWS = 400  # resamples of the power

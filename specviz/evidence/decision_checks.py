@@ -17,7 +17,8 @@ from .token_bets import NodeTest, TestedDistribution, Token
 TOLERANCE = 0.02  # difference of two probabilities that rounding and a token at the edge of top-p may make
 LEAST_MASS = 0.01  # a residual distribution with less mass before normalisation multiplies rounding errors too much
 DEPTHS = 4  # depths of a round that are counted apart; deeper tokens count to the last
-FEW, SHARE = 3, 0.05  # wrong decisions at a depth that still pass: so many, or this share
+FEW = 3  # wrong decisions at a depth that still pass
+SHARE = 0.05  # share of wrong decisions at a depth that still passes
 
 
 @dataclass

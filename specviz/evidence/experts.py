@@ -30,7 +30,8 @@ PROMPTS = ("Write a short story about Ada.", "Tell me a story about Finn and a l
 SHAPES = ((1, 1), (1, 2), (1, 4), (1, 8), (1, 15), (2, 4), (4, 4), (8, 4))  # width, depth
 NODES = 63
 SIZES = {"0.1B": (768, 48, 64), "1.2B": (1792, 56, 128)}  # the paper's hidden size, experts, expert size
-THRESHOLD, SHARED = 0.84, 0.8  # a fifth of the experts is active; correlation of the rows' router outputs
+THRESHOLD = 0.84  # of a router output, in standard deviations: a fifth of the experts is active
+SHARED = 0.8  # correlation of the rows' router outputs
 ROUNDS = 30
 
 

@@ -26,7 +26,8 @@ APART = {"bonus": "always the top-1 token", "accepted": "every tested draft toke
          "first": "always the top-1 token"}  # main alternative of each kind
 TILTS = (0.05, 0.2, 0.5)  # shares by which a rate is moved towards 1, or towards 0
 FACTORS = (0.9, 1.12)  # by which a rate is multiplied
-BIAS, SURE = 1.25, 0.98  # factor of the acceptance probability in the main alternative of "tested", which reaches SURE at most
+BIAS = 1.25  # factor of the acceptance probability in the main alternative of "tested"
+SURE = 0.98  # highest acceptance probability of an alternative
 POWERS = {"much sharper": 2.0, "sharper": 4 / 3, "flatter": 3 / 4, "much flatter": 0.5}  # exponents of the distribution
 TINY = 1e-12  # smallest ratio of these
 DEEP = (2, 3, 4)  # tokens before it in the round, from which on a mistake may begin

@@ -49,7 +49,9 @@ LENGTH = 48  # tokens of an answer at most
 CHANCE = 1e-4  # probability that a correct method fails
 BINS = 20  # bins of the histogram
 GROUPS = ("all", "drafted", "bonus", "plain", "other")
-RATIO, NUMBER, DRAWN = "ratio", "number", "draws"  # tests of other values: tokens in other orders, and the uniform numbers of decisions
+RATIO = "ratio"  # test of the PIT values of tokens ordered by probability ratio
+NUMBER = "number"  # test of the PIT values of tokens ordered by token id
+DRAWN = "draws"  # test of the uniform numbers of decisions
 NOISE = 4  # tolerance of reported probabilities, as a multiple of the noise of the logits
 WIDER = 1e-3  # tolerance of top-p: rounding may move a token across the cut
 # draft depth (None: the method's default) and sampling: short drafts, so that a whole draft is often accepted; low temperatures, where

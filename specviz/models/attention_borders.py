@@ -11,7 +11,8 @@ from typing import Any
 
 WIDTH = re.compile(r"window|index_?(top_?k|block)|chunk|block_size|keep|original_max")
 COUNT = re.compile(r"^(num|n|use|norm)_|layers|pattern|kernel|experts|logits|vision|audio")  # they hold such a word and are no width
-MOST, LONGEST = 3, 300  # borders that are asked, and tokens up to the longest of them
+MOST = 3  # borders that are checked
+LONGEST = 300  # tokens up to the longest border that is checked
 BEYOND = 16  # tokens of the context beyond a border that a check needs
 
 

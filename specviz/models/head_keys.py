@@ -18,7 +18,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {  # values that these layers compute; a m
     "input_embedding_scale": (1,), "output_multiplier": (1,), "final_logit_softcapping": (), "attn_logit_softcapping": (),
     "attention_sink_bias": (False,), "add_swa_attention_sink_bias": (False,), "clip_qkv": (),
 }
-FULL, SLIDING = "full_attention", "sliding_attention"
+FULL = "full_attention"  # a layer type of a config: all positions are attended to
+SLIDING = "sliding_attention"  # a layer type of a config: only the positions of a window are attended to
 WINDOWED_FROM = 28  # layers of Qwen's class from here on have a window where ``use_sliding_window`` is set
 
 

@@ -21,7 +21,8 @@ from .weights import ModelError, Weights, read_json
 
 KIND = "specviz_scales"  # model_type
 HALF = 128.0  # a picture begins as middle grey; values are differences from it
-MOST_SIDE, MOST_SCALES = 256, 16  # pixels; of a model that is read
+MOST_SIDE = 256  # pixels of a picture's side, of a model that is read
+MOST_SCALES = 16  # scales of a model that is read
 KV = tuple[Tensor, Tensor]  # keys and values, each [batch, heads, rows, head_dim]
 
 

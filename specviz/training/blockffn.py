@@ -26,7 +26,8 @@ from .target import Batches, loss_by_task, rows_by_task
 
 STEEPNESS = 100.0  # of the sigmoid in the locality loss (the authors' value)
 WINDOWS = (1, 2, 4, 8, 16, 32, 64)  # tokens in a row whose union of experts is measured
-MOST_FACTOR, LEAST_GROWTH = 4.0, 1.025  # bounds of the chunk loss's factor (the authors' values)
+MOST_FACTOR = 4.0  # highest factor of the chunk loss, as a multiple of the first (the authors' value)
+LEAST_GROWTH = 1.025  # lowest ratio by which the factor grows when the loss grew (the authors' value)
 
 
 def run(job: Job) -> Path:

@@ -19,7 +19,8 @@ from ..run.session import Session
 from ..zoo import load
 from . import drawings
 
-SIZE, TEMPLATES = 16, 24
+SIZE = 16  # pixels of an outline's side
+TEMPLATES = 24  # drawings of each thing to compare with
 THINGS = (*drawings.SHAPES, *drawings.LETTERS.upper())
 CASES = (("autoregressive", {}), ("speculative_jacobi", {"window": 16}),
          *(("lantern", {"window": 16, "delta": delta}) for delta in (0.1, 0.2, 0.4)),

@@ -157,8 +157,10 @@ def join_words(written: Sequence[str]) -> str:
 
 
 # --- what can be known from the text alone ---------------------------------------------------------------------------
-THING, COLOUR, SIZE = "thing", "colour", "size"  # slots of a pattern; words of a text are never compared with them by mistake
-SLOTS = {slot: f"<{slot}>" for slot in (THING, COLOUR, SIZE)}
+THING = "thing"  # slot of a pattern for a shape or letter
+COLOUR = "colour"  # slot of a pattern for a colour
+SIZE = "size"  # slot of a pattern for a size
+SLOTS = {slot: f"<{slot}>" for slot in (THING, COLOUR, SIZE)}  # as written in a pattern: no word of a text is equal to one
 
 
 @lru_cache(maxsize=1)

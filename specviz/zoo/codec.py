@@ -25,7 +25,10 @@ from .tokenizer import read_json
 
 FILE = "codec.json"
 SAMPLE = "sample:"  # begins the name of a target's own picture
-MOST_PATCHES, LARGEST_PATCH, MOST_CODES, MOST_SCALES = 4096, 64, 65536, 16
+MOST_PATCHES = 4096  # patches of a picture, of a codec that is read
+LARGEST_PATCH = 64  # pixels of a patch's side
+MOST_CODES = 65536  # entries of a codebook
+MOST_SCALES = 16  # scales of a picture
 
 
 class Decoder(Protocol):
