@@ -30,14 +30,14 @@ check: $(VENV)/dev.done ## style, import directions, types, house rules, JavaScr
 		find assets specviz/ui/static -name '*.js' -exec node --check {} \; ; echo "npm install: eslint, types (tsc) and prettier, too"; fi
 
 test: $(VENV)/dev.done $(VENV)/browser.done ## install what the tests need and run them; a sample of each family (tier 2)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(patsubst %,--ignore=%,$(CHECKED)) $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --durations=15 -n $(WORKERS) --dist worksteal $(patsubst %,--ignore=%,$(CHECKED)) $(ARGS)
 
 # In parts, since TorchScript keeps what it has compiled for as long as a process lives: 7 to 11 MB for each model that is opened.
 OTHERS = $(filter-out tests/exactness tests/zoo tests/models tests/targets tests/training tests/ui tests/viewer tests/panels, \
 	$(patsubst %/,%,$(dir $(wildcard tests/*/__init__.py))))
 thorough: $(VENV)/dev.done $(VENV)/browser.done ## every method, setting and spoiled variant; wheel and sdist (tier 3)
 	@failed=0; for part in "tests/exactness" "tests/zoo tests/models tests/targets tests/training" "tests/ui tests/viewer tests/panels" "$(OTHERS)"; do \
-		OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m thorough $(ARGS) $$part || failed=1; \
+		OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q --durations=15 -n $(WORKERS) --dist worksteal -m thorough $(ARGS) $$part || failed=1; \
 		done; exit $$failed
 
 test-engines: $(VENV)/dev.done ## lanes of llama.cpp's server (compiled here) and of the one that SPECVIZ_TEST_SERVER names

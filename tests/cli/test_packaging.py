@@ -88,6 +88,12 @@ def test_ci_runs_the_tests():
     assert "requirements-dev.txt" in said and "-m pytest" in said and "torch==2.13.0" in said
 
 
+@pytest.mark.parametrize("target", ["test", "thorough"])
+def test_the_slowest_tests_are_printed_so_that_their_growth_is_seen(target):
+    recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (HERE / "Makefile").read_text(encoding="utf-8"), re.M)[1]
+    assert recipe.count("-m pytest") == recipe.count("--durations=15") == 1
+
+
 def test_the_workflow_runs_check_and_test_on_every_python_of_the_package_on_linux_and_macos():
     jobs = yaml.safe_load((HERE / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"].values()
     matrix = next(job["strategy"]["matrix"] for job in jobs if "strategy" in job)
