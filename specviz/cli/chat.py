@@ -1,5 +1,5 @@
-"""``specviz chat``: a conversation in the terminal. Tokens are coloured by verdict as they arrive; after each answer a
-line shows the method, its speed and the tokens per target pass."""
+"""``specviz chat``: a conversation in the terminal. Tokens are coloured by verdict as they arrive. A line shows the method, its
+speed and the tokens per target pass: on a terminal also while the answer grows."""
 from __future__ import annotations
 
 import argparse
@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from . import request_options
@@ -133,45 +134,50 @@ class Conversation:
         from ..run.machine import Machine
         from ..run.result import Result, RunFailed
         from ..run.session import Session
+        from .live_answer import LiveAnswer
         from .run_output import CancelOnSignal
-        from .terminal import TokenPrinter
+        from .terminal import TokenPrinter, use_colour
 
         asked = [*self.messages, {"role": "user", "content": line}]
         cancel, result = threading.Event(), Result()
         self._machine = self._machine or Machine(self.loaded)
+        live = None if self.args.json or not use_colour(sys.stdout) else LiveAnswer(sys.stdout, lambda: self._figures(result))
         writer = None if self.args.json else TokenPrinter(
-            sys.stdout, self.loaded.token_bytes, self.request.stop, self.request.min_tokens, self.loaded.codec.decoder())
+            live or sys.stdout, self.loaded.token_bytes, self.request.stop, self.request.min_tokens, self.loaded.codec.decoder())
         session = Session(self.loaded, self.method, self.knobs, deterministic=self.args.deterministic, request=self.request)
         if not self.args.deterministic:
             session.lease(self.caches, "", asked)
-        with CancelOnSignal(cancel):
+        with CancelOnSignal(cancel), live or nullcontext():
             for event in self._machine.watch(session.run(asked, cancel=cancel)):
                 result.take(event)
                 if writer:
                     writer.print_event(event)
-        if writer:
-            writer.close()
+            if writer:
+                writer.close()
+        if writer and not live:
             print(flush=True)
         if result.why:
             raise RunFailed(result.why)
         self.messages = [*asked, {"role": "assistant", "content": result.text}]
         self._show(result)
 
+    def _figures(self, result: Any) -> str:
+        """Return the method and the figures of an answer, or of the part of it that is there."""
+        from .terminal import format_value
+
+        figures = {name: format_value(value) for name, value in result.metrics().items()}
+        reused = f", {result.reused} prompt tokens reused" if result.reused else ""
+        return (f"{self.method.title} | {TEXTS['run.figures'].format_map(figures)} | "
+                f"first token after {figures['time_to_first_token']} s{reused}")
+
     def _show(self, result: Any) -> None:
         """Print the figures of an answer: one JSON object on stdout, or a right-aligned line on stderr."""
-        figures = result.metrics()
         if self.args.json:
             print(json.dumps({"method": self.method.key, **result.record()}, ensure_ascii=False), flush=True)
             return
         from rich.console import Console
 
-        from .terminal import format_value
-
         console = Console(stderr=True, highlight=False)
-        reused = f", {result.reused} prompt tokens reused" if result.reused else ""
-        speed = TEXTS["run.figures"].format_map({name: format_value(figures[name]) for name in ("tokens_per_second", "block_efficiency")})
-        console.print(f"{self.method.title} | {speed} | "
-                      f"first token after {format_value(figures['time_to_first_token'])} s{reused}",
-                      style="dim", justify="right", markup=False)
+        console.print(self._figures(result), style="dim", justify="right", markup=False)
         if result.busy:
             console.print(TEXTS["run.busy"], style="dim", justify="right", markup=False)

@@ -9,7 +9,7 @@ import codecs
 import os
 import re
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, Protocol
 
 from ..trace.events import Committed, Event, TextEmitted
 from ..zoo.text import TokenTable, Transcript
@@ -23,7 +23,17 @@ STYLES = {  # verdict: (colour and, for who sees no colour, a second channel; it
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def use_colour(stream: TextIO) -> bool:
+class OutputStream(Protocol):
+    """The part of a text stream that printing needs."""
+
+    def write(self, text: str, /) -> int: ...
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool: ...
+
+
+def use_colour(stream: OutputStream) -> bool:
     """Return whether to print in colour: only on a terminal that supports it, and without NO_COLOR."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
@@ -37,7 +47,7 @@ class TokenPrinter:
     """Prints a run's text as it grows, each token in the style of its verdict. Text that later tokens could still change is held
     back."""
 
-    def __init__(self, stream: TextIO, table: TokenTable, stops: tuple[str, ...] = (), min_tokens: int = 0,
+    def __init__(self, stream: OutputStream, table: TokenTable, stops: tuple[str, ...] = (), min_tokens: int = 0,
                  decode: Callable[..., str] | None = None):
         self._stream, self._colour, self._tty = stream, use_colour(stream), stream.isatty()
         self._transcript = Transcript(table, stops, min_tokens)

@@ -3,11 +3,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 
 import pytest
+from rich.cells import cell_len
 
 from specviz.cli import commands as cli
+from specviz.cli.live_answer import LiveAnswer
 from specviz.cli.messages import TEXTS
 from specviz.evidence import doctor
 from specviz.methods import catalogue
@@ -64,6 +67,56 @@ def test_chat_remembers_switches_methods_and_forgets(command):
 def test_chat_shows_the_method_and_its_figures_after_an_answer(command):
     status, out, err = command("chat", "--max-new-tokens", 20, "--method", "autoregressive", typed="the cat\n")
     assert status == 0 and out.endswith("\n") and catalogue()["autoregressive"].title in err and f"1{TEXTS['run.figures'].rpartition('}')[2]}" in err
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what it was sent. rows(): the lines that are on it; it knows only the movements that rich.live makes."""
+
+    def isatty(self):
+        return True
+
+    def rows(self):
+        rows, at = [""], 0
+        for part in re.findall(r"\x1b\[[?\d;]*[A-Za-z]|[\r\n]|[^\x1b\r\n]+", self.getvalue()):
+            if part == "\n":
+                at += 1
+                rows += [""] * (at == len(rows))
+            elif part.endswith("A") and part.startswith("\x1b"):
+                at -= int(part[2:-1])
+            elif part == "\x1b[2K":
+                rows[at] = ""
+            elif part not in "\r" and not part.startswith("\x1b"):
+                rows[at] += part
+        return "\n".join(row.rstrip() for row in rows).rstrip().split("\n")
+
+
+def on_a_terminal(monkeypatch, width=40):
+    for name, value in {"TERM": "xterm-256color", "COLUMNS": str(width), "LINES": "20"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return Terminal()
+
+
+def test_chat_shows_the_figures_on_a_terminal_while_the_answer_grows(command, monkeypatch):
+    screen = on_a_terminal(monkeypatch)
+    monkeypatch.setattr(sys, "stdout", screen)
+    status, _, err = command("chat", "--max-new-tokens", 40, "--method", "speculative", typed="the cat\n")
+    name = catalogue()["speculative"].title
+    assert status == 0 and screen.getvalue().count(name) > 5 and "38;5;" in screen.getvalue()
+    assert name not in "".join(screen.rows()) and name in err  # what stays on stdout is the answer alone
+
+
+@pytest.mark.parametrize("width", [20, 23, 200])
+def test_a_growing_answer_leaves_the_text_wrapped_at_words_and_no_figures(monkeypatch, width):
+    screen = on_a_terminal(monkeypatch, width)
+    words = ["one", " two", " three", "\n", "\n", "a\tb", *[" word"] * 20, " ", "\033[38;5;33;4mend\033[0m", " \u732b" * 12, "\nlast"]
+    with LiveAnswer(screen, lambda: "figures") as stream:
+        for word in words:
+            stream.write(word)
+            stream.flush()
+    left, text = screen.rows(), "".join(words).replace("\033[38;5;33;4m", "").replace("\033[0m", "")
+    assert " ".join(left).split() == text.split() and screen.getvalue().count("figures") >= len(words)
+    assert all(cell_len(row) <= width for row in left) and left[1] == "" and left[-1] == "last"
 
 
 def test_chat_says_of_each_answer_whether_the_machine_was_busy(command, monkeypatch):
