@@ -219,8 +219,10 @@
       K.head(
         "What training buys",
         K.lead(
-          "Acceptance grows with the logarithm of what a draft learned from, and of its size (Scylla, arXiv 2505.07858). " +
-            "Does it here? Points were kept while these drafts were trained; lines a + b ln x are laid through them.",
+          K.paper(
+            "Acceptance grows with the logarithm of what a draft learned from, and of its size (Scylla, arXiv 2505.07858). " +
+              "Does it here? Points were kept while these drafts were trained; lines a + b ln x are laid through them.",
+          ),
         ),
       ),
       el("div", { class: "pn-box" }, none, tell.root, again, out),

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from .. import ASSETS
+from .. import ASSETS, ROOT
 from ..trace.page import gradio_parts
 from ..trace.scripts import scripts_below
 from . import picker_rows
@@ -131,10 +131,15 @@ def panel_files() -> list[str]:
     return scripts_below(PANELS, "P|SpecVizPanels")
 
 
+LINKED_FILES = ("README.md", "CITATION.cff", "LICENSE", "CHANGELOG.md")  # the footer links to them
+
+
 def own_files() -> dict[str, Path]:
-    """Return {name: path} of the files that the page may fetch while it is open. No other file is served, and no path is exposed.
-    """
-    return {"plotly.js": plotly_file(), LINK_CARD: ASSETS / LINK_CARD} | {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
+    """Return {name: path} of the files that the page may fetch or links to while it is open. No other file is served, and no path is
+    exposed."""
+    linked = {name: ROOT / name for name in LINKED_FILES if (ROOT / name).is_file()}
+    panels = {f"{name}.js": PANELS / f"{name}.js" for name in panel_files()}
+    return linked | {"plotly.js": plotly_file(), LINK_CARD: ASSETS / LINK_CARD} | panels
 
 
 # The preview of a link to the page, and the icon of its tab: blocks of one, two and three tokens.

@@ -371,7 +371,8 @@ def _headers(request: Request) -> list[tuple[bytes, bytes]]:
 
 
 def _file(path: Path, request: Request) -> Response:
-    file = FileResponse(path, stat_result=path.stat(), headers={"cache-control": "no-cache"})
+    kind = None if path.suffix in (".js", ".png") else "text/plain"  # a browser would download the others
+    file = FileResponse(path, media_type=kind, stat_result=path.stat(), headers={"cache-control": "no-cache"})
     return Response(status_code=304) if request.headers.get("if-none-match") == file.headers["etag"] else file
 
 

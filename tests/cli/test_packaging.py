@@ -154,8 +154,8 @@ def test_the_wheel_holds_what_runs_and_no_large_weights(built):
     with zipfile.ZipFile(built[0]) as wheel:
         names = set(wheel.namelist())
     data = "specviz/data"
-    for name in ("models.yaml", "app.py", "assets/glossary.json", "assets/viewer/viewer.css", "assets/traces/first.jsonl",
-                 "assets/models/SmolLM2-135M-Instruct/config.json"):
+    for name in ("models.yaml", "app.py", "README.md", "LICENSE", "CITATION.cff", "assets/glossary.json", "assets/viewer/viewer.css",
+                 "assets/traces/first.jsonl", "assets/models/SmolLM2-135M-Instruct/config.json"):
         assert f"{data}/{name}" in names
     for model in ("16M", "draft", "draft-small", "eagle", "medusa", "kangaroo", "SmolLM2-135M-draft"):
         assert any(name.startswith(f"{data}/assets/models/Llama-specviz-{model}/") and ".safetensors" in name for name in names), model

@@ -252,7 +252,13 @@ def test_the_tab_has_a_name_an_icon_and_a_card_and_the_page_a_foot(page):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(100)
         assert page.evaluate(edges, ".pg-foot") == pytest.approx(page.evaluate(edges, "#board .sv"), abs=2), width  # one margin for all
-    assert len(links) >= 3 and all(href.startswith("https://arxiv.org/abs/") and rel == "noopener noreferrer" for href, rel in links)
+    papers = [href for href, _ in links if href.startswith("https://arxiv.org/abs/")]
+    files = [href for href, _ in links if "/own/" in href]
+    assert len(papers) >= 3 and len(files) == 4 and len(links) == len(papers) + len(files)
+    assert {rel for _, rel in links} == {"noopener noreferrer"}
+    for href in files:
+        answer = page.request.get(href)
+        assert answer.ok and answer.headers["content-type"].startswith("text/plain") and len(answer.text()) > 100, href
 
 
 def test_new_chat_in_mid_run_forgets_that_run(page, backend):

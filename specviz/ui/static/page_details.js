@@ -14,8 +14,8 @@
     "skip.link": "Skip to the prompt",
     "prompt.long": (count, most) => `The prompt has ${count} characters; the limit is ${most}.`,
     "settings.close": "Close the settings",
-    "foot.licence":
-      "Licence Apache-2.0; cite it as CITATION.cff says. Source and documentation: the repository\u2019s README.md and docs/.",
+    "foot.papers": "Papers",
+    "foot.project": "This project",
     "foot.about": "specviz shows speculative decoding as it runs: every guess, every verdict, every pass.",
   };
   const FOOT = [
@@ -23,6 +23,12 @@
     ["Chen et al. 2023", "https://arxiv.org/abs/2302.01318"],
     ["SpecInfer, trees of guesses", "https://arxiv.org/abs/2305.09781"],
     ["A survey", "https://arxiv.org/abs/2401.07851"],
+  ];
+  const FILES = [
+    ["Source and documentation", "README.md"],
+    ["How to cite it", "CITATION.cff"],
+    ["Licence (Apache-2.0)", "LICENSE"],
+    ["Changes", "CHANGELOG.md"],
   ];
   const make = (tag, name, text) => {
     const node = document.createElement(tag);
@@ -103,16 +109,27 @@
     });
     document.body.prepend(link);
   }
-  function foot() {
-    const root = make("footer", "pg-foot", ""),
-      links = make("nav", "", "Papers: ");
-    links.setAttribute("aria-label", "Papers");
-    for (const [text, href] of FOOT) {
+  function linksTo(name, places) {
+    const links = make("nav", "", name + ": ");
+    links.setAttribute("aria-label", name);
+    for (const [text, href] of places) {
       const link = make("a", "", text);
       Object.assign(link, { href, target: "_blank", rel: "noopener noreferrer" });
       links.append(link, " ");
     }
-    root.append(make("p", "", TEXTS["foot.about"]), links, make("p", "", TEXTS["foot.licence"]));
+    return links;
+  }
+
+  function foot() {
+    const root = make("footer", "pg-foot", "");
+    root.append(
+      make("p", "", TEXTS["foot.about"]),
+      linksTo(TEXTS["foot.papers"], FOOT),
+      linksTo(
+        TEXTS["foot.project"],
+        FILES.map(([text, file]) => [text, (window.gradio_config?.root ?? "") + "/own/" + file]),
+      ),
+    );
     document.getElementById("page")?.after(root);
   }
 
