@@ -815,11 +815,12 @@ def test_what_the_embedded_model_does_not_know_is_said_before_the_run(page, back
         page.fill("#prompt textarea", asked)
         page.wait_for_function("says => document.querySelector('.pg-unknown').textContent.includes(says)", arg=says)
         assert page.get_attribute(".pg-unknown", "data-message") == "model.script"
-    for asked, language in (("Schreibe eine kurze Geschichte und bitte nicht so lang", "German"), ("Erkl\u00e4r mir das", "German"), ("Pourquoi le ciel est bleu", "French")):
+    for asked, language in (("Schreibe eine kurze Geschichte und bitte nicht so lang", "German"), ("Erkl\u00e4r mir das", "German"),
+                            ("Wer bist du?", "German"), ("Warum?", "German"), ("Pourquoi le ciel est bleu", "French")):
         page.fill("#prompt textarea", asked)
         page.wait_for_function("says => document.querySelector('.pg-unknown').textContent.includes(says)", arg=language)
         assert page.get_attribute(".pg-unknown", "data-message") == "model.language"
-    page.fill("#prompt textarea", "Tell me about the last die in the set, and how it is made")
+    page.fill("#prompt textarea", "Tell me what the last die in the set was, and how it is made")
     page.wait_for_selector(".pg-unknown", state="hidden")
     page.click("#open-settings")
     page.click("#target input")

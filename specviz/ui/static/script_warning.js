@@ -11,23 +11,23 @@ const NAMES = [
   ["Korean", /\p{Script=Hangul}/u],
   ["Cyrillic", /\p{Script=Cyrillic}/u],
 ];
-/* Frequent words of languages in Latin script; two of them, or a letter that English has not, name the language. */
+/* Languages in Latin script: a letter or a word that English has not names one, and so do two of its frequent words. */
 /** @type {[name: string, letters: RegExp, words: RegExp][]} */
 const LANGUAGES = [
   [
     "German",
-    /[\u00e4\u00f6\u00fc\u00df]/i,
-    /\b(und|der|die|das|nicht|ist|ein|eine|mit|f\u00fcr|wie|warum|schreibe?|erkl\u00e4re?|bitte|ich|du|sie)\b/gi,
+    /[\u00e4\u00f6\u00fc\u00df]|\b(hallo|warum|wieso|danke|erz\u00e4hle?|schreibe?)\b/i,
+    /\b(und|der|die|das|nicht|ist|ein|eine|mit|f\u00fcr|wie|wer|wo|wann|bist|hast|kannst|guten|bitte|ich|du|sie|mir)\b/gi,
   ],
   [
     "French",
-    /[\u00e7\u0153]/i,
-    /\b(le|la|les|des|une|est|pour|avec|pourquoi|comment|\u00e9cris|je|vous|dans|sur|qui)\b/gi,
+    /[\u00e7\u0153]|\b(bonjour|pourquoi|merci|salut)\b/i,
+    /\b(le|la|les|des|une|est|pour|avec|quel|quelle|tu|es|comment|\u00e9cris|je|vous|dans|sur|qui)\b/gi,
   ],
   [
     "Spanish",
-    /[\u00f1\u00bf\u00a1]/i,
-    /\b(el|los|las|una|es|para|con|por|qu\u00e9|c\u00f3mo|escribe|yo|usted|del|que)\b/gi,
+    /[\u00f1\u00bf\u00a1]|\b(hola|gracias)\b/i,
+    /\b(el|los|las|una|es|para|con|por|qu\u00e9|c\u00f3mo|qui\u00e9n|eres|escribe|yo|usted|del|que)\b/gi,
   ],
 ];
 function languageOf(text) {
