@@ -46,13 +46,16 @@ def _picture_samples(entry: Any) -> list[dict[str, str]]:
 
 
 def _expected(entry: Any) -> str:
-    """Return the expected speed or size of a hub model on this machine, in a few words; empty if unknown."""
+    """Return the expected speed of a hub model on this machine, or the GPU that it fits on, in a few words; empty if unknown."""
     from ..zoo import expected_speed
 
     if not entry.hub or zero_gpu_requested():
         return ""
     rate = expected_speed.tokens_per_second(entry)
-    return text("models.no_gpu", rate=expected_speed.round_speed(rate)) if rate else expected_speed.gpu_memory_text()
+    if rate:
+        return text("models.no_gpu", rate=expected_speed.round_speed(rate))
+    gpu = expected_speed.largest_gpu()
+    return text("models.fits_gpu", gpu=gpu[0], size=gpu[1]) if gpu else ""
 
 
 def zero_gpu_requested() -> bool:

@@ -80,6 +80,7 @@ TEXTS = {
     "models.wrong_draft": "{draft} cannot draft for this model here: left out, so the model's own draft guesses.",
     "models.accelerator": "{why}. The recorded runs stay playable.",
     "models.no_gpu": "no GPU here: about {rate} tokens/s",
+    "models.fits_gpu": "fits this {gpu}, {size} GB",
     "models.too_large": "{name} does not fit here. {why}{hub}",
     # the conversation
     "chat.placeholder": "A question, some code\u2026",

@@ -4,7 +4,7 @@ from __future__ import annotations
 import time
 from functools import lru_cache
 
-from .machine_memory import GB, OVERHEAD, bytes_needed, gpu_memory
+from .machine_memory import GB, OVERHEAD, bytes_needed, gpu_memory, gpus
 from .registry import Entry
 
 BLOCK = 64 * 2**20  # bytes that are copied to measure the memory; larger than a processor's cache
@@ -35,6 +35,9 @@ def round_speed(rate: float) -> str:
     return f"{rate:.1g}" if rate < 10 else str(5 * round(rate / 5))
 
 
-def gpu_memory_text() -> str:
-    """Return the memory of the largest GPU as text; empty without a GPU."""
-    return f"GPU of {max(gpu_memory()) / GB:.0f} GB" if gpu_memory() else ""
+def largest_gpu() -> tuple[str, str] | None:
+    """Return the name and the memory in GB, as text, of the largest GPU; None without one."""
+    if not gpus():
+        return None
+    name, memory = max(gpus(), key=lambda gpu: gpu[1])
+    return name, f"{memory / GB:.0f}"

@@ -35,16 +35,22 @@ def too_large_message(entry: Entry) -> str:
 
 
 @lru_cache(maxsize=1)
-def gpu_memory() -> tuple[int, ...]:
-    """Return the bytes of memory of each NVIDIA GPU, as the driver reports them; empty without one."""
+def gpus() -> tuple[tuple[str, int], ...]:
+    """Return the name and the bytes of memory of each NVIDIA GPU, as the driver reports them; empty without one."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "" or not shutil.which("nvidia-smi"):
         return ()
     try:
-        answer = subprocess.run(["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"], capture_output=True, text=True,
-                              timeout=DRIVER_SECONDS, check=True).stdout
-        return tuple(int(line) * 2**20 for line in answer.split())
+        answer = subprocess.run(["nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"], capture_output=True,
+                                text=True, timeout=DRIVER_SECONDS, check=True).stdout
+        rows = [line.split(",", 1) for line in answer.splitlines() if line.strip()]
+        return tuple((name.strip(), int(memory) * 2**20) for memory, name in rows)
     except (OSError, ValueError, subprocess.SubprocessError):
         return ()
+
+
+def gpu_memory() -> tuple[int, ...]:
+    """Return the bytes of memory of each NVIDIA GPU; empty without one."""
+    return tuple(memory for _, memory in gpus())
 
 
 def main_memory() -> int | None:

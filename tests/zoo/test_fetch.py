@@ -146,14 +146,15 @@ def test_progress_counts_all_that_is_fetched_with_a_model(book, monkeypatch):
 
 
 def test_the_driver_says_how_large_a_card_is(tmp_path, monkeypatch):
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nprintf '81559\\n24576\\n'\n")
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nprintf '81559, Card A\\n24576, Card B, 2\\n'\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    machine_memory.gpu_memory.cache_clear()
+    machine_memory.gpus.cache_clear()
     try:
+        assert machine_memory.gpus() == (("Card A", 81559 * 2**20), ("Card B, 2", 24576 * 2**20))
         assert machine_memory.gpu_memory() == (81559 * 2**20, 24576 * 2**20)
         assert machine_memory.too_large_message(Entry("a", memory="70", device_map="auto")) == ""
         assert re.search(r"99\.0.*85\.5", machine_memory.too_large_message(Entry("a", memory="90")))
     finally:
-        machine_memory.gpu_memory.cache_clear()
+        machine_memory.gpus.cache_clear()
