@@ -68,7 +68,7 @@
       el(
         "span",
         null,
-        "Drop a trace here, or choose one. It stays in this browser: .jsonl or .jsonl.gz, at most 20 MB.",
+        "Drop a trace here, or choose one: .jsonl or .jsonl.gz, at most 20 MB. It stays in this browser until you share it.",
       ),
       el(
         "div",
@@ -213,8 +213,8 @@
         el(
           "div",
           { class: "pn-row" },
-          K.button("Copy link", () => K.copy(link.value, status), "primary"),
-          K.button("Copy iframe", () => K.copy(frame.value, status)),
+          K.button("Copy link", () => copy(link), "primary"),
+          K.button("Copy iframe", () => copy(frame)),
         ),
         frame.root,
         status.root,
@@ -255,12 +255,17 @@
         frame.input.value = "";
       }
     }
-    /* A small run of one's own travels inside the link and the frame: they show it without a press of Run. */
-    async function carry(url) {
-      const got = await Promise.resolve(env.ctx.linkWithRun?.()).catch(() => null);
+    /* A small run of one's own travels inside the link and the frame: they show it without a press of Run. keep: the server
+       may be asked to keep a larger one; only a press of a button asks it. */
+    async function carry(url, keep) {
+      const got = await Promise.resolve(env.ctx.linkWithRun?.(keep)).catch(() => null);
       if (!got || typeof got.link !== "string" || link.input.value !== url) return;
-      const z = new URLSearchParams(got.link.split("#")[1] || "").get("z");
-      if (z) fillIn(url + "&z=" + encodeURIComponent(z));
+      const q = new URLSearchParams(got.link.split("#")[1] || "");
+      for (const key of ["z", "stored"]) if (q.has(key)) fillIn(url + `&${key}=` + encodeURIComponent(q.get(key)));
+    }
+    async function copy(field) {
+      if (!/&(z|stored)=/.test(link.input.value)) await carry(link.input.value, true);
+      await K.copy(field.value, status);
     }
     return {
       root,
@@ -281,7 +286,9 @@
             (w.node !== null && w.node !== undefined ? " with its token selected" : "") +
             ". " +
             "A shipped recording opens at once, and so does a run of your own that is small enough to travel inside the link. " +
-            "A larger one is made again by whoever opens the link and presses Run; to send the run itself, send the file.",
+            (env.ctx.days
+              ? `A larger one is stored on this server when you copy its link or iframe, and opens for ${env.ctx.days} days.`
+              : "This server keeps no larger ones: whoever opens the link presses Run to make it again. To send the run, send the file."),
         );
       },
       destroy() {},

@@ -10,8 +10,8 @@
       load: (trace) => board.open(trace),
       destroy: () => board.destroy(),
       blank: (text) => board.clear(text),
-      say: (text) => {
-        board.setStatus({ state: board.state, text });
+      say: (text, button) => {
+        board.setStatus({ state: board.state, text, button });
         board.later();
       },
       asked: () => board.header()?.prompt?.text ?? null,

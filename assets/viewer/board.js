@@ -19,7 +19,7 @@
      link()             the same place as a hash: "#layout=watch&lane=1&round=7&phase=4&node=2&tab=why"
      follow(hash)       opens such a place; true where there was one
      blank(text)        an empty board with one sentence
-     say(text)          a sentence over what is on the board
+     say(text, button)  a sentence over what is on the board; button: {name, press}, beside it
      asked()            the prompt of what is on the board, or null
      destroy()
    Options: layout, autoplay (false: rest on the last round), embed (only the text and the transport), plotly (false: never),
@@ -59,6 +59,7 @@
       this.records = [];
       this.state = "idle";
       this.statusText = "";
+      this.statusButton = null;
       this.statusState = null;
       this.stale = false;
       this.reopened = false;

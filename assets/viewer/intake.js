@@ -94,6 +94,7 @@
       if (!s || typeof s !== "object") return;
       this.stale = stale;
       this.statusState = typeof s.state === "string" ? s.state : null;
+      this.statusButton = typeof s.button?.press === "function" ? s.button : null;
       this.statusText = typeof s.text === "string" ? SV.text.joined(SV.text.visible(s.text)).slice(0, 400) : "";
     },
     updateState() {

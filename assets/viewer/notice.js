@@ -94,12 +94,27 @@
       this.word = el("span");
       this.badge = el("span", { class: "mode" }, el("i"), this.word);
       this.say = el("span", { class: "say", role: "status" });
+      this.button = el("button", { type: "button", class: "again", hidden: true, on: { click: () => this.press() } });
       this.meta = el("span", { class: "meta end" });
-      this.root = el("div", { class: "notice" }, this.badge, this.say, this.meta);
+      this.root = el("div", { class: "notice" }, this.badge, this.say, this.button, this.meta);
       this.root.addEventListener("click", () => this.root.classList.toggle("open"));
     }
     /* A live run that was saved and opened again is a recording of it. */
-    paint({ header, state, stale, text, race, lost, reopened, slow, served, remembered, drafts = true, scales }) {
+    paint({
+      header,
+      state,
+      stale,
+      text,
+      race,
+      lost,
+      reopened,
+      slow,
+      served,
+      remembered,
+      drafts = true,
+      scales,
+      button,
+    }) {
       const mode = !header ? "" : header.mode === "live" && reopened ? "recorded" : header.mode;
       const waits =
           Boolean(header) && WAITS.includes(state) /* the next run does: what stands here is still the last one */,
@@ -125,6 +140,9 @@
       );
       /* On a phone machine and models take a line each until they are tapped; whatever a visitor must know stays whole. */
       this.root.classList.toggle("calm", Boolean(header && !text && !waits && !stale && !slow && !remembered && !gap));
+      this.press = button?.press;
+      this.button.hidden = !button;
+      setText(this.button, button?.name ?? "");
       const t = header && header.target ? nature(header.target) : "",
         word = scales ? "notice.small" : "notice.draft",
         d = header?.draft && drafts ? SV.messages.say(word, { model: short(header.draft.name, 32) }) : "";

@@ -119,6 +119,7 @@
       state: b.state,
       stale: b.stale,
       text: b.statusText,
+      button: b.statusButton,
       race: race || lanes.length > 1,
       lost: b.box.lost,
       reopened: b.reopened,

@@ -86,9 +86,9 @@ class Trace:
             raise TraceError(f"The trace cannot be written to {path}: {error.strerror}.", "trace.write") from None
 
     @classmethod
-    def load(cls, source: str | bytes | Path) -> Trace:
-        """Return the trace in a file, or in its lines (text or bytes, possibly gzipped). Raises TraceError."""
-        data = _bytes(source)
+    def load(cls, source: str | bytes | Path, most: int = BIGGEST) -> Trace:
+        """Return the trace in a file, or in its lines (text or bytes, possibly gzipped). most: bytes, unpacked. Raises TraceError."""
+        data = _bytes(source, most)
         records = []
         for count, line in enumerate(data.splitlines(), 1):
             if line.strip():
@@ -106,38 +106,38 @@ def writable_path(path: str | Path) -> Path:
         raise TraceError(f"The trace cannot be written to {str(path)[:200]}: {error.strerror}.", "trace.write") from None
 
 
-def _bytes(source: str | bytes | Path) -> bytes:
+def _bytes(source: str | bytes | Path, most: int) -> bytes:
     if not isinstance(source, (str, bytes, Path)):
         raise TraceError(f"A trace is read from a path, or from its lines, not from {type(source).__name__}.", "trace.source")
     if isinstance(source, str) and (source.lstrip()[:1] == "{" or "\n" in source):
         source = source.encode("utf-8", "replace")
     if isinstance(source, bytes):
-        return _unpacked(io.BytesIO(source), "The trace")
+        return _unpacked(io.BytesIO(source), "The trace", most)
     try:
         with Path(source).open("rb") as file:
-            return _unpacked(file, str(source))
+            return _unpacked(file, str(source), most)
     except (OSError, ValueError) as error:
         if isinstance(error, TraceError):
             raise
         raise TraceError(f"{str(source)[:200]} cannot be read: {getattr(error, 'strerror', None) or error}.", "trace.read") from None
 
 
-def _unpacked(file: Any, name: str) -> bytes:
-    """Return at most BIGGEST bytes, decompressed if gzipped, and never decompress more. Only one gzip member, as in browsers:
+def _unpacked(file: Any, name: str, most: int) -> bytes:
+    """Return at most ``most`` bytes, decompressed if gzipped, and never decompress more. Only one gzip member, as in browsers:
     other readers would see data after the first."""
-    data = file.read(BIGGEST + 1)
-    if data[:2] == b"\x1f\x8b" and len(data) <= BIGGEST:
+    data = file.read(most + 1)
+    if data[:2] == b"\x1f\x8b" and len(data) <= most:
         unpack = zlib.decompressobj(wbits=31)
         try:
-            data = unpack.decompress(data, BIGGEST + 1)
+            data = unpack.decompress(data, most + 1)
         except zlib.error:
             raise TraceError(f"{name} is damaged or cut short.", "trace.damaged") from None
-        if len(data) <= BIGGEST and not unpack.eof:
+        if len(data) <= most and not unpack.eof:
             raise TraceError(f"{name} is damaged or cut short.", "trace.damaged")
         if unpack.unused_data:
             raise TraceError(f"{name} has data after the end of its gzip stream.", "trace.after_gzip")
-    if len(data) > BIGGEST:
-        raise TraceError(f"{name} is larger than {BIGGEST >> 20} MB.", "trace.large")
+    if len(data) > most:
+        raise TraceError(f"{name} is larger than {most / 2**20:g} MB.", "trace.large")
     return data
 
 

@@ -111,11 +111,11 @@ def plotly_file() -> Path:
     return Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
-def tabs(targets: list[dict[str, str]]) -> gr.HTML:
+def tabs(targets: list[dict[str, str]], days: int) -> gr.HTML:
     """Return the component that switches between the five tabs. Its value stays empty; panels and links send requests by its
-    events. targets: as Backend.targets returns them."""
+    events. targets: as Backend.targets returns them; days: for which the server keeps a run for its link, 0: not at all."""
     return gr.HTML("", html_template='<div class="pg-tabs" role="tablist" aria-label="Views"></div>', apply_default_css=False,
-                   js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files(),
+                   js_on_load="SpecVizPage.start(element, props, trigger);", elem_id="tabs", files=panel_files(), days=days,
                    models={target["model"]: target["name"] for target in targets},
                    titles={target["title"]: target["model"] for target in targets}, most_characters=PROMPT_CHARACTERS,
                    drafts={target["name"]: target.get("draft", "") for target in targets})
@@ -154,7 +154,7 @@ CARD = (f'<link rel="icon" type="image/svg+xml" href="{ICON}"><meta name="descri
 def page_script() -> str:
     """Return the HTML of the page's own script. It loads plotly.js at the first touch, or when the page has been idle for a while,
     never before the first paint."""
-    names = ("fast_clone.js", "server_questions.js", "answer_trace.js", "request_fields.js", "pack_trace.js", "availability.js",
-             "remember.js", "links.js", "tabs.js", "page_details.js")
+    names = ("fast_clone.js", "server_questions.js", "answer_trace.js", "request_fields.js", "pack_trace.js", "stored_runs.js",
+             "availability.js", "remember.js", "links.js", "tabs.js", "page_details.js")
     own = "\n".join(read_script(name) for name in names)
     return f"{CARD}<script>{own}\n{read_script('load_plotly.js')}</script>"

@@ -27,6 +27,8 @@ from .address_budget import AddressBudget
 from .limits import BODY_BYTES, Visitor, check_size
 from .log_lines import log_failure
 from .messages import Refused, shorten, text
+from .stored_runs import ROUTE as STORED
+from .stored_runs import StoredRuns
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +51,17 @@ FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarde
 POLICY = ("default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
           "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
           "object-src 'none'; base-uri 'self'; form-action 'none'; frame-ancestors ")
-STATUS = {"budget": 429, "size": 413, "http.slow": 408}
+STATUS = {"budget": 429, "size": 413, "http.slow": 408, "stored.gone": 404, "stored.route": 405, "stored.folder": 507}
 
 
 class HttpGuard:
     """ASGI middleware that lets only checked requests through to the app. ``parameters``: {endpoint for programs: its parameters
-    in order}; ``own``: {name: file} that are served; ``api``: an ASGI app for the paths under /v1, or None."""
+    in order}; ``own``: {name: file} that are served; ``api``: an ASGI app for the paths under /v1, or None; ``runs``: the runs that
+    are kept for links, or None."""
 
     def __init__(self, app: Any, parameters: dict[str, list[str]], own: dict[str, Path], budget: AddressBudget | None = None,
-                 event_queue: Callable[[], Any] = lambda: None, api: Any = None):
-        self._app, self._parameters, self._own, self._api = app, parameters, own, api
+                 event_queue: Callable[[], Any] = lambda: None, api: Any = None, runs: StoredRuns | None = None):
+        self._app, self._parameters, self._own, self._api, self._runs = app, parameters, own, api, runs
         self._hosts, self._proxies = allowed_hosts(), trusted_proxies()
         self._budget, self._event_queue = budget or AddressBudget(), event_queue
         self._sweeper: asyncio.Task | None = None
@@ -100,7 +103,8 @@ class HttpGuard:
             await send(message)
 
         try:
-            early = self._answer_early(request, body) or await self._check_body(request, body, event is not None)
+            early = (self._answer_early(request, body) or await self._answer_stored(request, body)
+                     or await self._check_body(request, body, event is not None))
             if early:
                 await _answer(early, request, body, send_with_headers)
                 return
@@ -133,7 +137,7 @@ class HttpGuard:
         if path.startswith(OWN_FILES):
             file = self._own.get(path[len(OWN_FILES):])
             return _file(file, request) if file else _error(404, "http.file")
-        if not OPEN_ROUTES.fullmatch(path) and not (self._api and path.startswith("/v1/")):
+        if not OPEN_ROUTES.fullmatch(path) and not (self._api and path.startswith("/v1/")) and not (self._runs and STORED.fullmatch(path)):
             return _error(404, "http.route")
         if request.headers.get("content-length", "0").isdigit() and int(request.headers.get("content-length", "0")[:20]) > BODY_BYTES:
             raise Refused("size.body", most=BODY_BYTES >> 10)
@@ -141,6 +145,11 @@ class HttpGuard:
             check_size("session", name)
             body.session = name
         return None
+
+    async def _answer_stored(self, request: Request, body: _BoundedBody) -> Response | None:
+        """Return the answer to a request that stores or reads a run; None to any other. Raises Refused."""
+        route = STORED.fullmatch(_path(request))
+        return await self._runs.answer(request, route[1], body.whole) if self._runs and route else None
 
     async def _check_body(self, request: Request, body: _BoundedBody, event: bool) -> Response | None:
         """Read the body of a POST and check its size; return why an endpoint for programs cannot be called with it, if so."""
@@ -186,6 +195,8 @@ class HttpGuard:
                     await asyncio.sleep(SWEEP)
                     self._budget.states = getattr(getattr(queue, "server_app", None), "state_holder", None)
                     self._budget.drop_unread()
+                    if self._runs:
+                        self._runs.sweep()
 
             self._sweeper = asyncio.get_running_loop().create_task(sweep())
 

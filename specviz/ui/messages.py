@@ -17,6 +17,7 @@ TEXTS = {
     "size.values": "{what} holds more than {most:,} values.",
     "size.depth": "{what} is nested more than {most} levels deep.",
     "size.body": "A request holds at most {most} kB.",
+    "size.stored": "A run that this server keeps has at most {most:,} kB.",
     # fields of a request
     "field.text": "{what} must be text.",
     "field.empty": "{what} is empty: write something for the model to answer.",
@@ -102,6 +103,11 @@ TEXTS = {
     "http.endpoint": "There is no such endpoint; there are {names}.",
     "http.arguments": '/{name} takes {{"data": [{arguments}]}}.',
     "http.slow": "The request did not arrive within {seconds:.0f} seconds.",
+    # runs that the server keeps for links
+    "stored.trace": "This is not a trace: {why}",
+    "stored.gone": "This server keeps no run of this name, or no longer.",
+    "stored.folder": "The server cannot write to the folder of its runs.",
+    "stored.route": "A run is stored with POST /runs, as application/gzip or application/jsonl, and read with GET /runs/HASH.",
     # recordings
     "recording.name": "There is no recording {name!r}; there are {names}.",
     # the OpenAI-compatible endpoint

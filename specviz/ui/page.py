@@ -23,6 +23,7 @@ from .log_lines import log_failure
 from .messages import text
 from .openai_api import OpenAIApi, configured_keys
 from .start_content import EXAMPLES, RECORDED, StartContent, recorded_board, start_content
+from .stored_runs import StoredRuns, configured_runs
 from .stream import json_for_html
 from .theme import css, theme
 
@@ -36,6 +37,7 @@ class Page(gr.Blocks):
     a visitor's input."""
 
     openai_api: OpenAIApi
+    runs: StoredRuns | None
 
     async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
         """Run an event handler; log an error of it as one line."""
@@ -57,11 +59,11 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
     recorded: the recording that is shown first; examples: the file of example prompts."""
     start = start_content(backend.cards, examples)
     hands = Handlers(backend, warm, {e["prompt"]: e["follow"] for e in start.examples if isinstance(e.get("follow"), str)})
-    ui = hands.ui
+    ui, runs = hands.ui, configured_runs()
     with Page(title=TITLE, analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as demo:
         _settings(ui, backend)
         with gr.Column(elem_id="page"):
-            _top(ui, backend)
+            _top(ui, backend, runs)
             with gr.Column(elem_id="play"):
                 ui["conversation"] = board.conversation()
                 ui["board"] = board.board(recorded_board(recorded))
@@ -80,6 +82,7 @@ def build_app(backend: Backend, *, warm: bool = True, recorded: Path = RECORDED,
         _steer(demo, ui, hands)
         demo.unload(hands.leave)
     demo.openai_api = OpenAIApi(backend, hands.run_queue, hands.loader, configured_keys(), page=True)
+    demo.runs = runs
     demo.queue(max_size=QUEUED_EVENTS, default_concurrency_limit=None, api_open=False)
     return demo
 
@@ -93,7 +96,7 @@ def launch(demo: Page, **options: Any) -> Any:
         "server_name": os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if os.environ.get("SPACE_ID") else "127.0.0.1"),
         "state_session_capacity": 200,
         "app_kwargs": {"middleware": [Middleware(HttpGuard, parameters=endpoint_parameters(demo), own=board.own_files(),
-                                                 event_queue=lambda: demo._queue, api=demo.openai_api if serves_openai() else None),
+                                                 event_queue=lambda: demo._queue, api=demo.openai_api if serves_openai() else None, runs=demo.runs),
                                       Middleware(HeadScript, script=board.read_script("limit_animation_frames.js"))]},
     }
     wait = not options.get("prevent_thread_lock")
@@ -117,10 +120,10 @@ def endpoint_parameters(demo: gr.Blocks) -> dict[str, list[str]]:
             if fn.fn and fn.api_name and fn.api_visibility != "private"}
 
 
-def _top(ui: dict[str, Any], backend: Backend) -> None:
+def _top(ui: dict[str, Any], backend: Backend, runs: StoredRuns | None) -> None:
     with gr.Row(elem_id="top"):
         gr.HTML(f'<h1>{TITLE}</h1>', elem_id="title", apply_default_css=False, js_on_load=None)
-        ui["tabs"] = board.tabs(backend.targets())
+        ui["tabs"] = board.tabs(backend.targets(), runs.days if runs else 0)
         ui["models"] = board.text_line("models", "idle", text("models.idle"))
         ui["present"] = gr.Button("Present", size="sm", elem_id="present", scale=0)
         ui["share"] = gr.Button("Share", size="sm", elem_id="share", scale=0)

@@ -63,8 +63,10 @@ class Server:
 
 
 @pytest.fixture(scope="session")
-def _server():
-    server = Server(FakeBackend())
+def _server(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_RUNS", str(tmp_path_factory.mktemp("runs")))
+        server = Server(FakeBackend())
     yield server
     server.close()
 
@@ -75,6 +77,15 @@ def server(_server):
     _server.backend.renew()
     yield _server
     _server.backend.hold(None)
+
+
+@pytest.fixture
+def keeps_no_runs(monkeypatch):
+    """A page whose server keeps no runs for links."""
+    monkeypatch.setenv("SPECVIZ_RUNS", "0")
+    server = Server(FakeBackend())
+    yield server
+    server.close()
 
 
 @pytest.fixture

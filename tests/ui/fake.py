@@ -55,6 +55,7 @@ class FakeBackend:
 
     def renew(self) -> None:
         """As it was before any test."""
+        self.mode = "simulated"  # of the headers of its runs
         self.fault, self.runs, self.active, self.most_active, self.rounds = "", [], 0, 0, 0
         self.hold(None)
 
@@ -164,7 +165,7 @@ class FakeBackend:
         for lane in lanes:
             if cancel.is_set():
                 return
-            yield lane.open(answer)
+            yield lane.open(self.mode, answer)
         while any(not lane.over for lane in lanes):
             lane = min((x for x in lanes if not x.over), key=lambda x: x.clock)
             self._wait(self.rounds, cancel)
@@ -208,12 +209,12 @@ class Lane:
         tokens = {str(i): b64encode(self.words[i].encode()).decode() for i in new}
         return [self._record("vocab", tokens=tokens, special=[])] if new else []
 
-    def open(self, answer=0):
+    def open(self, mode, answer=0):
         several = {"answer": {"index": answer, "of": self.ask.answers}} if self.ask.answers > 1 else {}
         prompt = [self._id(w) for w in re.findall(r"\s*\S+", self.ask.prompt)]
         c = self.card
         header = self._record(
-            "header", schema="specviz-trace/1", run_id=f"fake-{self.number}", created="2026-11-20T12:00:00Z", mode="simulated",
+            "header", schema="specviz-trace/1", run_id=f"fake-{self.number}", created="2026-11-20T12:00:00Z", mode=mode,
             method=dict(key=c.key, title=c.title, family=c.family, exactness=c.exactness, paper=c.paper, summary=c.summary),
             knobs=self.knobs,
             prompt=dict(text=self.ask.prompt, ids=prompt,

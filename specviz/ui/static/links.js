@@ -13,10 +13,10 @@
   };
   const PLACE = ["layout", "lane", "round", "phase", "node", "tab"];
 
-  /* {page, trace, run, after, packed, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats,
+  /* {page, trace, run, after, packed, stored, place, set: {prompt, methods, knobs, temperature, top_p, length, seed, repeats,
      prompts, system, target, draft, predicted}}; run: a visitor's own, to be made again; after: it followed other turns,
-     which no link carries; packed: its trace, where that was small enough (see pack_trace.js). A prompt that is too long
-     is left whole: the server says so. */
+     which no link carries; packed: its trace, where that was small enough (see pack_trace.js); stored: the name under
+     which the server keeps a larger one (see stored_runs.js). A prompt that is too long is left whole: the server says so. */
   function readLink(hash) {
     const q = new URLSearchParams(
         String(hash || "")
@@ -42,8 +42,9 @@
     for (const key of PLACE) if (q.has(key)) place.set(key, q.get(key));
     const trace = /^[\w-]{1,80}$/.test(q.get("trace") || "") ? q.get("trace") : "";
     const packed = /^[\w-]{1,32000}$/.test(q.get("z") || "") ? q.get("z") : "";
+    const stored = /^[0-9a-f]{64}$/.test(q.get("stored") || "") ? q.get("stored") : "";
     const [run, after] = ["run", "after"].map((name) => q.get(name) === "1");
-    return { page: q.get("page") || "", trace, run, after, packed, place: String(place), set };
+    return { page: q.get("page") || "", trace, run, after, packed, stored, place: String(place), set };
   }
   /* Names with commas between, or JSON where a lane has knobs of its own. */
   function lanes(text) {
@@ -72,11 +73,12 @@
   const plain = (x) => Boolean(x) && typeof x === "object" && !Array.isArray(x);
 
   /* set: as readLink gives it; defaults are left out, so that a link stays short. */
-  function makeLink(set, where, { run = false, after = false, trace = "" } = {}) {
+  function makeLink(set, where, { run = false, after = false, trace = "", stored = "" } = {}) {
     const q = new URLSearchParams();
     q.set("page", page.tab || "watch");
     if (run) q.set("run", "1");
     if (after) q.set("after", "1");
+    if (stored) q.set("stored", stored);
     if (trace && !run) q.set("trace", trace);
     else {
       if (set.prompt) q.set("p", set.prompt);
@@ -253,10 +255,12 @@
       : temperature > 0
         ? "same seed; a method that goes by the clock may draw other tokens"
         : "same seed, same tokens";
-  const AGAIN = (alike) =>
-    `it makes this run again: press Run there; ${alike}; then this round opens; for the run ` +
-    "itself save the trace and send the file";
-  const WITHIN = (alike) => `it carries this run in itself and opens this round; press Run makes it again: ${alike}`;
+  const AGAIN = (alike, why) =>
+    `it makes this run again: press Run there; ${alike}; then this round opens; the run is too large for a link, and ` +
+    `${why}: for the run itself save the trace and send the file`;
+  const OPENS = (what, alike) => `${what} and opens this round; "Run it again" there makes it again: ${alike}`;
+  const WITHIN = "it carries this run in itself";
+  const STORED = () => `this server keeps the run for ${page.days} days, for whoever has the link; it opens it`;
 
   /* What stands on the board: its records, their headers, and whether it is a run of one's own: made here, or from a file. */
   function standing() {
@@ -267,28 +271,31 @@
   const followed = (heads) => Boolean(heads[0]?.prompt?.turns?.some((t) => t?.role === "user"));
 
   /* A link to what stands on the board, without the run itself; now: what the controls hold, where that is known. */
-  page.link = (now = {}) => {
+  page.link = (now = {}, stored = "") => {
     const { records, heads, own } = standing(),
       where = page.board()?.link();
-    if (own) return makeLink(page.settings(records, now), where, { run: true, after: followed(heads) });
+    if (own) return makeLink(page.settings(records, now), where, { run: true, after: followed(heads), stored });
     const typed = Boolean(now.prompt?.trim()) && now.prompt !== heads[0]?.prompt?.text;
     return makeLink({ ...now, prompt: now.prompt || page.asked() }, typed ? "" : where, {
       trace: heads.length && !typed ? (page.trace ?? "first") : "",
     });
   };
 
-  /* {link, text}: of the run on the board where it is one's own; else of the recording; else of what stands in the controls. */
-  async function linkOf(now) {
+  /* {link, text}: of the run on the board where it is one's own; else of the recording; else of what stands in the controls.
+     keep: whether the server may be asked to keep a run that is too large for the link. */
+  async function linkOf(now, keep) {
     const { records, heads, own } = standing(),
       link = page.link(now);
     if (!own) return { link, text: THIS };
     const packed = await page.pack(records, LETTERS - link.length - 3),
       alike = page.alike(heads[0].deterministic ? 0 : heads[0].sampling?.temperature, followed(heads));
-    return packed ? { link: link + "&z=" + packed, text: WITHIN(alike) } : { link, text: AGAIN(alike) };
+    if (packed) return { link: link + "&z=" + packed, text: OPENS(WITHIN, alike) };
+    const { hash, why } = keep ? await page.store(records) : {};
+    return hash ? { link: page.link(now, hash), text: OPENS(STORED(), alike) } : { link, text: AGAIN(alike, why) };
   }
 
   /* {link, text} of what stands on the board, with the run inside where it is one's own and small enough. */
-  page.linkWithRun = () => linkOf({});
+  page.linkWithRun = (keep) => linkOf({}, keep);
 
   page.share = async (...values) => {
     const now = named(values);
@@ -297,7 +304,7 @@
     } catch {
       now.methods = [];
     }
-    const { link, text } = await linkOf(now);
+    const { link, text } = await linkOf(now, true);
     history.replaceState(null, "", link);
     const say = (copied) => JSON.stringify({ state: "", text: `${copied}: ${text}.` });
     try {

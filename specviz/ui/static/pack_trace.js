@@ -56,24 +56,29 @@
     }
   };
 
+  /* The text of a compressed stream; "" where it unfolds to more than ``most`` bytes. Throws where it is damaged. */
+  page.inflate = async (stream, format, most) => {
+    const reader = stream.pipeThrough(new DecompressionStream(format)).getReader(),
+      parts = [];
+    let size = 0;
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) break;
+      size += value.length;
+      if (size > most) {
+        await reader.cancel();
+        return "";
+      }
+      parts.push(value);
+    }
+    return new Blob(parts).text();
+  };
+
   /* The text of a trace; "" where the letters hold none, or too much. */
   page.unpack = async (letters) => {
     try {
-      const bytes = Uint8Array.from(atob(letters.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0)),
-        reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader(),
-        parts = [];
-      let size = 0;
-      for (;;) {
-        const { value, done } = await reader.read();
-        if (done) break;
-        size += value.length;
-        if (size > MOST) {
-          await reader.cancel();
-          return "";
-        }
-        parts.push(value);
-      }
-      return await new Blob(parts).text();
+      const bytes = Uint8Array.from(atob(letters.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+      return await page.inflate(new Blob([bytes]).stream(), "deflate-raw", MOST);
     } catch {
       return "";
     }

@@ -29,6 +29,7 @@
     page.titles = props.titles;
     page.mostCharacters = props.most_characters;
     page.drafts = props.drafts;
+    page.days = props.days;
     page.send = trigger;
     const list = root.querySelector("[role=tablist]");
     for (const [name, title] of TABS) {
@@ -176,7 +177,8 @@
         bind();
       },
       link: () => page.link(),
-      linkWithRun: () => page.linkWithRun(),
+      linkWithRun: (keep) => page.linkWithRun(keep),
+      days: page.days,
     });
   }
 
@@ -230,24 +232,36 @@
     page.send("apply");
   }
 
-  /* A link of somebody's own run: the run itself where the link carries it, else an empty board; and its round
-     once it was made. */
+  /* A link of somebody's own run: the run itself where the link carries it or the server keeps it, else an empty board; and its
+     round once it was made. */
   async function again(to) {
     const board = await whenBoard(),
       lacks = page.lacks(to.set),
       alike = lacks ? "not all of it is here, so it may be another one" : page.alike(to.set.temperature, to.after),
-      text = to.packed ? await page.unpack(to.packed) : "";
+      text = to.packed ? await page.unpack(to.packed) : to.stored ? await page.stored(to.stored) : "";
     if (text && !board.load(text)) {
-      board.say(`The run of this link. Press Run to make it again: ${alike}.`);
+      const name = "Run it again",
+        press = () => {
+          followAtEnd(board, to);
+          run({ ...page.settings(board.trace(), { predicted: "" }), ...to.set, tab: page.tab });
+        };
+      board.say(`The run of this link. "${name}" makes it again: ${alike}.`, { name, press });
       board.follow("#" + to.place);
       return;
     }
     const round = Number(new URLSearchParams(to.place).get("round")),
-      then = round >= 0 && to.place.includes("round") ? ` Then round ${round + 1} opens.` : "";
-    board.blank(`This link makes a run again: press Run. ${alike[0].toUpperCase()}${alike.slice(1)}.${then}`);
+      then = round >= 0 && to.place.includes("round") ? ` Then round ${round + 1} opens.` : "",
+      gone = to.stored ? "The server does not have the run of this link, or no longer. " : "";
+    board.blank(`${gone}This link makes a run again: press Run. ${alike[0].toUpperCase()}${alike.slice(1)}.${then}`);
+    followAtEnd(board, to);
+  }
+  /* Once the link's run was made here, its round opens. */
+  function followAtEnd(board, to) {
+    const before = board.board.header();
     const off = board.on("change", () => {
       const { state } = document.querySelector("#board .sv").dataset;
-      if (board.asked() !== to.set.prompt || !["done", "stopped"].includes(state)) return;
+      if (board.board.header() === before || !["done", "stopped"].includes(state)) return;
+      if (board.asked() !== to.set.prompt) return;
       off();
       board.follow("#" + to.place);
     });

@@ -1,0 +1,168 @@
+"""Runs that the server keeps for links: what is no trace, too large or too much is refused, and no other file can be named."""
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import json
+import os
+import threading
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from specviz.trace.files import Trace
+from specviz.ui import stored_runs
+from specviz.ui.limits import BASELINE, Refused, RunRequest
+from specviz.ui.stored_runs import DAY, StoredRuns, configured_runs
+
+from ..ui.fake import FakeBackend
+from .test_load import get, post
+
+GZIP = {"Content-Type": "application/gzip"}
+
+
+def run(prompt="tell of the fox", tokens=24) -> bytes:
+    asked = RunRequest(prompt, (("chain", {}), (BASELINE, {})), max_new_tokens=tokens)
+    records = [r for batch in FakeBackend().run(asked, threading.Event(), 60) for r in batch]
+    return "".join(json.dumps(r) + "\n" for r in records).encode()
+
+
+def names(runs) -> set[str]:
+    return {file.name.partition(".")[0] for file in runs.folder.iterdir()}
+
+
+def code(action) -> str:
+    with pytest.raises(Refused) as refused:
+        action()
+    return refused.value.code
+
+
+@pytest.fixture
+def runs(server, monkeypatch):
+    """The runs of the shared server, without those of other tests and with a budget of their own."""
+    own = server.demo.runs
+    for file in own.folder.iterdir() if own.folder.exists() else ():
+        file.unlink()
+    monkeypatch.setattr(own, "_budget", stored_runs.AddressBudget(requests=60))
+    return own
+
+
+def test_a_run_is_stored_once_under_the_hash_of_its_records_and_comes_back_whole(server, runs):
+    lines = Trace.load(run()).lines().encode()
+    for body in (run(), gzip.compress(run())):
+        status, said = post(server.url + "runs", body, **GZIP)
+        assert status == 200 and json.loads(said) == {"hash": hashlib.sha256(lines).hexdigest()}
+    name = json.loads(said)["hash"]
+    assert names(runs) == {name} and len((runs.folder / f"{name}.jsonl.gz").read_bytes()) < len(lines) / 4
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    connection.request("GET", f"/runs/{name}")
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Content-Type"), answer.getheader("X-Content-Type-Options")) == (200, "application/gzip", "nosniff")
+    assert gzip.decompress(answer.read()) == lines
+    connection.close()
+
+
+@pytest.mark.parametrize("name", ["0" * 64, "0" * 63, "0" * 65, "A" * 64, "0" * 63 + "g", "0" * 64 + "%0a", "0" * 64 + ".jsonl.gz", "..%2fsecret", "../secret",
+                                  "..%2f..%2f..%2fetc%2fpasswd", "%2fetc%2fpasswd", "\u0661" * 64, "", "0" * 64 + "/x", "secret.jsonl.gz"])
+def test_no_other_file_can_be_named(server, runs, name):
+    runs.folder.mkdir(parents=True, exist_ok=True)
+    for place in (runs.folder / "secret.jsonl.gz", runs.folder.parent / "secret"):
+        place.write_text("a secret")
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    connection.request("GET", "/runs/" + "".join(c if c.isascii() else "%D9%A1" for c in name))
+    answer = connection.getresponse()
+    body = answer.read()
+    assert answer.status == 404 and json.loads(body)["code"] in ("stored.gone", "http.route") and b"secret" not in body
+    connection.close()
+    assert code(lambda: runs.get(name)) == "stored.gone"
+
+
+@pytest.mark.parametrize("body, status, expected", [
+    (b"", 400, "stored.trace"), (b"hello", 400, "stored.trace"), (b"{}\n", 400, "stored.trace"), (b"[]", 400, "stored.trace"),
+    (b"\x1f\x8b\x08broken", 400, "stored.trace"), (gzip.compress(b"hello") + b"more", 400, "stored.trace"), (b"[" * 100_000, 400, "stored.trace"),
+    (run().replace(b'"t0": 0.0', b'"t0": 1e999'), 400, "stored.trace"), (run().replace(b'"depth": 1', b'"depth": 7'), 400, "stored.trace"),
+    (run() + run(), 400, "stored.trace"), (gzip.compress(b" " * (stored_runs.MOST_BYTES + 1)), 413, "size.stored"),
+    (gzip.compress(b"\n" * 19 * 2**20), 413, "size.stored"), (os.urandom(2**20 + 1), 413, "size.body")])
+def test_what_is_no_trace_or_too_large_is_refused_and_nothing_is_written(server, runs, body, status, expected):
+    answer, said = post(server.url + "runs", body, **GZIP)
+    assert (answer, json.loads(said)["code"]) == (status, expected)
+    assert not runs.folder.exists() or names(runs) <= {"secret"}
+
+
+def test_another_page_cannot_store_a_run_and_no_method_but_two_does_anything(server, runs):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json"):
+        assert json.loads(post(server.url + "runs", run(), **{"Content-Type": kind})[1])["code"] == "stored.route"
+    assert get(server.url + "runs")[0] == 405
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    for method in ("PUT", "DELETE", "OPTIONS", "POST"):
+        connection.request(method, "/runs/" + "0" * 64, headers=GZIP)
+        answer = connection.getresponse()
+        assert answer.status == 405 and json.loads(answer.read())["code"] == "stored.route"
+    connection.close()
+    assert not runs.folder.exists() or names(runs) <= {"secret"}
+
+
+def test_an_address_stores_so_many_a_minute(server, runs, monkeypatch):
+    monkeypatch.setattr(runs, "_budget", stored_runs.AddressBudget(requests=2))
+    assert [post(server.url + "runs", run(), **GZIP)[0] for _ in range(3)] == [200, 200, 429]
+
+
+def test_the_owners_bytes_number_and_days_are_kept(tmp_path):
+    folder = tmp_path / "runs"
+    bodies = [run(f"run {i}") for i in range(4)]
+    small = StoredRuns(folder, most_bytes=len(Trace.load(bodies[0]).lines().encode()) - 1)
+    assert code(lambda: small.put(bodies[0])) == "size.stored" and not folder.exists()
+    kept = StoredRuns(folder, most_runs=3, days=2)
+    stored = []
+    for i, body in enumerate(bodies[:3]):
+        stored.append(kept.put(body))
+        os.utime(folder / f"{stored[i]}.jsonl.gz", (time.time() - DAY + i,) * 2)
+    other = folder / "notes.txt"
+    other.write_text("the owner's own")
+    os.utime(other, (0, 0))
+    kept.put(bodies[0])  # stored again: it is the newest now
+    stored.append(kept.put(bodies[3]))
+    assert names(kept) == {stored[0], stored[2], stored[3], "notes"}
+    assert code(lambda: kept.get(stored[1])) == "stored.gone"
+    os.utime(folder / f"{stored[2]}.jsonl.gz", (time.time() - 2 * DAY - 60,) * 2)
+    assert code(lambda: kept.get(stored[2])) == "stored.gone" and names(kept) == {stored[0], stored[3], "notes"}
+    os.utime(folder / f"{stored[0]}.jsonl.gz", (0, 0))
+    kept.sweep()  # also where nobody asks for it
+    assert names(kept) == {stored[3], "notes"} and gzip.decompress(kept.get(stored[3])) == Trace.load(bodies[3]).lines().encode()
+    os.utime(folder / f"{stored[3]}.jsonl.gz", (0, 0))
+    assert kept.put(bodies[2]) == stored[2] and names(kept) == {stored[2], "notes"}
+
+
+def test_a_folder_that_cannot_be_written_is_a_refusal(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert code(lambda: StoredRuns(tmp_path / "file" / "runs").put(run())) == "stored.folder"
+
+
+def test_numbers_that_grow_when_they_are_written_out_count_at_their_length(tmp_path):
+    body = run().replace(b'"device": "none"', b'"device": "none", "x": [' + b",".join([b"1e15"] * 4000) + b"]")
+    assert len(StoredRuns(tmp_path).put(body)) == 64
+    assert code(lambda: StoredRuns(tmp_path, most_bytes=len(body) + 10).put(body)) == "size.stored"
+
+
+def test_it_is_off_on_a_space_and_where_the_owner_says_so(monkeypatch, tmp_path):
+    for variable in ("SPECVIZ_RUNS", "SPACE_ID"):
+        monkeypatch.delenv(variable, raising=False)
+    runs = configured_runs()
+    assert runs and (runs.most_bytes, runs.most_runs, runs.days) == (stored_runs.MOST_BYTES, stored_runs.MOST_RUNS, stored_runs.DAYS)
+    monkeypatch.setenv("SPACE_ID", "a/b")
+    assert configured_runs() is None
+    monkeypatch.setenv("SPECVIZ_RUNS", str(tmp_path))
+    for variable, value in (("BYTES", "99999999999"), ("NUMBER", "7"), ("DAYS", "0")):
+        monkeypatch.setenv(f"SPECVIZ_RUNS_{variable}", value)
+    runs = configured_runs()
+    assert runs and (runs.folder, runs.most_bytes, runs.most_runs, runs.days) == (tmp_path, 20 * 2**20, 7, 1)
+    monkeypatch.setenv("SPECVIZ_RUNS", "0")
+    monkeypatch.delenv("SPACE_ID")
+    assert configured_runs() is None
+
+
+def test_a_server_that_keeps_none_has_no_such_route(keeps_no_runs):
+    assert json.loads(post(keeps_no_runs.url + "runs", run(), **GZIP)[1])["code"] == "http.route"
+    assert json.loads(get(keeps_no_runs.url + "runs/" + "0" * 64)[1])["code"] == "http.route"
