@@ -1,6 +1,7 @@
 """What the page says is so: nothing written is lost, a link opens the run it was made of, a stopped run is not accused."""
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 
@@ -138,9 +139,10 @@ SHARED = "document.querySelector('#notice').textContent.includes('same seed, sam
 
 
 @pytest.mark.thorough
-def test_a_link_of_ones_own_run_makes_it_again_and_opens_its_round(visit, server, backend):
-    """Every lane of it: one method twice, with other knobs."""
-    page = visit(permissions=["clipboard-read", "clipboard-write"])
+def test_a_link_of_ones_own_run_makes_it_again_and_opens_its_round(keeps_no_runs, visit):
+    """Every lane of it: one method twice, with other knobs. The run is too large for a link, and this server keeps none."""
+    backend = keeps_no_runs.backend
+    page = visit(url=keeps_no_runs.url, permissions=["clipboard-read", "clipboard-write"])
     lanes_ = ["tree", "chain", {"method": "chain", "knobs": {"gamma": 8}}]
     page.evaluate("(methods) => { SpecVizPage.pending = { methods }; SpecVizPage.send('input'); }", lanes_)
     page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'tree chain chain'")
@@ -151,7 +153,8 @@ def test_a_link_of_ones_own_run_makes_it_again_and_opens_its_round(visit, server
     page.click("#share")
     page.wait_for_function(SHARED)
     link = page.evaluate("navigator.clipboard.readText()")
-    assert "z=" not in link and len(link) < 8000
+    assert "z=" not in link and "stored=" not in link and len(link) < 8000
+    assert "this server keeps no runs" in page.evaluate(NOTICE)
     other = visit(url=link)
     other.wait_for_function("document.querySelector('#prompt textarea')?.value === 'my own words'")
     other.wait_for_function("document.querySelector('#board .notice').textContent.includes('Same seed, same tokens. Then round 5 opens.')")
@@ -208,6 +211,7 @@ def test_what_a_link_names_and_the_page_lacks_is_said_and_left_out(visit, server
 
 @pytest.mark.thorough
 def test_a_small_run_travels_inside_its_link(visit, server, backend):
+    backend.mode = "live"
     page = visit(permissions=["clipboard-read", "clipboard-write"])
     open_fields(page)
     page.fill("#length input", "12")
@@ -222,9 +226,84 @@ def test_a_small_run_travels_inside_its_link(visit, server, backend):
     other.wait_for_function("document.querySelector('#board .notice').textContent.includes('The run of this link')")
     other.wait_for_function("t => document.querySelector('#board .lane .stage .text').textContent === t", arg=text)
     other.wait_for_function("() => { const w = document.querySelector('#board .sv').svBoard.where(); return w.lane === 1 && w.round === 2 && w.node === 'tail'; }")
-    assert len(backend.runs) == 1
+    assert len(backend.runs) == 1 and other.inner_text("#board .mode") == "Recorded"
+    run_again(other)
+    assert backend.runs[0] == backend.runs[1]
     broken = visit(url=link[:link.index("&z=") + 3] + "AAAA")
     broken.wait_for_function("document.querySelector('#board .notice').textContent.includes('This link makes a run again')")
+
+
+def run_again(page):
+    """Turn a control, press the second button of a link's run, and see its round once the run was made again."""
+    open_fields(page)
+    page.fill("#length input", "99")
+    page.before = page.evaluate(SEQ)
+    place = page.evaluate("document.querySelector('#board .sv').svBoard.where()")
+    page.click("#board .notice .again")
+    finish(page)
+    page.wait_for_function("(was) => { const { lane, round, node } = document.querySelector('#board .sv').svBoard.where();"
+                           "return lane === was.lane && round === was.round && node === was.node; }", arg=place)
+    assert page.inner_text("#board .mode") == "Finished" and not page.is_visible("#board .notice .again")
+
+
+@pytest.mark.thorough
+def test_a_larger_run_is_kept_by_the_server_and_its_link_opens_it(visit, server, backend):
+    backend.mode = "live"
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    pick(page, "tree", "chain", "lookup")
+    open_fields(page)
+    page.fill("#length input", "300")
+    run(page, "a longer one")
+    told = page.get_attribute("#board .sv", "data-records")
+    page.evaluate("document.querySelector('#board .sv').svBoard.goto({ lane: 1, round: 40, phase: 4, node: 'tail' })")
+    page.click("#share")
+    page.wait_for_function(SHARED)
+    link = page.evaluate("navigator.clipboard.readText()")
+    name = page.evaluate("SpecVizPage.readLink(location.hash).stored")
+    file = server.demo.runs.folder / f"{name}.jsonl.gz"
+    assert "&z=" not in link and link == page.url and f"stored={name}" in link and len(link) < 1000 and file.exists()
+    for address in (link, link.replace("/#", "/?embed=1#")):
+        other = visit(url=address)
+        other.wait_for_function("document.querySelector('#board .notice').textContent.includes('The run of this link')")
+        other.wait_for_function("() => { const w = document.querySelector('#board .sv').svBoard.where(); return w.lane === 1 && w.round === 40 && w.node === 'tail'; }")
+        assert other.get_attribute("#board .sv", "data-records") == told and other.inner_text("#board .mode") == "Recorded"
+        assert other.evaluate("document.querySelector('#board .sv').svBoard.trace()") == page.evaluate("document.querySelector('#board .sv').svBoard.trace()")
+    assert len(backend.runs) == 1
+    third = visit(url=link)
+    third.wait_for_function("document.querySelector('#board .notice').textContent.includes('The run of this link')")
+    run_again(third)
+    assert backend.runs[0] == backend.runs[1]
+    for data in (gzip.compress(b"no trace"), b"", gzip.compress(b"\n" * 21 * 2**20)):
+        file.write_bytes(data)
+        broken = visit(url=link)
+        broken.wait_for_function("document.querySelector('#board .notice').textContent.includes('The server does not have the run of this link')")
+        assert broken.input_value(BOX) == "a longer one" and broken.get_attribute("#board .sv", "data-records") == "0"
+
+
+@pytest.mark.thorough
+def test_nothing_is_sent_to_the_server_before_a_link_is_copied(visit, server, backend):
+    """A frame of a larger run: copied in the Traces panel, opened in another browser."""
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    pick(page, "tree", "chain", "lookup")
+    open_fields(page)
+    page.fill("#length input", "301")
+    sent = []
+    page.on("request", lambda request: sent.append(request.method) if "/runs" in request.url else None)
+    run(page, "for a slide")
+    page.click("#tab-traces")
+    page.wait_for_selector("#host-traces .svp, #host-traces [role=tab]")
+    page.evaluate("document.dispatchEvent(new CustomEvent('specviz:show', { detail: { kind: 'traces', view: 'take' } }))")
+    page.wait_for_function("[...document.querySelectorAll('#host-traces input, #host-traces textarea')].some((f) => f.value.includes('<iframe'))")
+    page.wait_for_timeout(1000)  # the link of a small run would have been packed by now
+    assert sent == []
+    page.click("#host-traces button:has-text('Copy iframe')")
+    page.wait_for_function("[...document.querySelectorAll('#host-traces input, #host-traces textarea')].some((f) => f.value.includes('&stored='))")
+    frame = page.evaluate("navigator.clipboard.readText()")
+    assert frame.startswith("<iframe") and sent == ["POST"]
+    other = visit(url=frame.split('src="')[1].split('"')[0])
+    other.wait_for_function("document.querySelector('#board .sv').svBoard.trace().some((r) => r.prompt && r.prompt.text === 'for a slide')")
+    assert len(backend.runs) == 1 and other.evaluate("document.body.classList.contains('pg-embed')")
+    assert other.get_attribute("#board .sv", "data-records") == page.get_attribute("#board .sv", "data-records")
 
 
 @pytest.mark.thorough
