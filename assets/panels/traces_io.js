@@ -288,7 +288,8 @@
             "A shipped recording opens at once, and so does a run of your own that is small enough to travel inside the link. " +
             (env.ctx.days
               ? `A larger one is stored on this server when you copy its link or iframe, and opens for ${env.ctx.days} days.`
-              : "This server keeps no larger ones: whoever opens the link presses Run to make it again. To send the run, send the file."),
+              : "This server keeps no larger ones: whoever opens the link presses Run to make it again. " +
+                "To send the run, send the file."),
         );
       },
       destroy() {},

@@ -51,7 +51,7 @@ FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarde
 POLICY = ("default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
           "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
           "object-src 'none'; base-uri 'self'; form-action 'none'; frame-ancestors ")
-STATUS = {"budget": 429, "size": 413, "http.slow": 408, "stored.gone": 404, "stored.route": 405, "stored.folder": 507}
+STATUS = {"budget": 429, "size": 413, "http.slow": 408, "stored.gone": 404, "stored.route": 405, "stored.folder": 507, "stored.busy": 429}
 
 
 class HttpGuard:
@@ -137,10 +137,12 @@ class HttpGuard:
         if path.startswith(OWN_FILES):
             file = self._own.get(path[len(OWN_FILES):])
             return _file(file, request) if file else _error(404, "http.file")
-        if not OPEN_ROUTES.fullmatch(path) and not (self._api and path.startswith("/v1/")) and not (self._runs and STORED.fullmatch(path)):
+        if self._runs and STORED.fullmatch(path):
+            body.most = self._runs.most_bytes
+        elif not OPEN_ROUTES.fullmatch(path) and not (self._api and path.startswith("/v1/")):
             return _error(404, "http.route")
-        if request.headers.get("content-length", "0").isdigit() and int(request.headers.get("content-length", "0")[:20]) > BODY_BYTES:
-            raise Refused("size.body", most=BODY_BYTES >> 10)
+        if request.headers.get("content-length", "0").isdigit() and int(request.headers.get("content-length", "0")[:20]) > body.most:
+            raise Refused("size.body", most=body.most >> 10)
         for name in () if self._for_api(request) else _sessions(request):
             check_size("session", name)
             body.session = name
@@ -228,11 +230,12 @@ class HttpGuard:
 
 
 class _BoundedBody:
-    """``receive`` that limits bytes and seconds, and can replay what was read. session: the one that the request names."""
+    """``receive`` that limits bytes and seconds, and can replay what was read. session: the one that the request names; most: bytes."""
 
     def __init__(self, receive: Callable):
         self._receive, self._count, self._ahead, self._whole = receive, 0, [], False
         self.session: Any = None
+        self.most = BODY_BYTES
 
     async def __call__(self) -> dict:
         return self._ahead.pop(0) if self._ahead else await self._next()
@@ -246,8 +249,8 @@ class _BoundedBody:
             raise Refused("http.slow", seconds=BODY_SECONDS) from None
         self._count += len(message.get("body", b""))
         self._whole = not message.get("more_body")
-        if self._count > BODY_BYTES:
-            raise Refused("size.body", most=BODY_BYTES >> 10)
+        if self._count > self.most:
+            raise Refused("size.body", most=self.most >> 10)
         return message
 
     async def whole(self) -> bytes:

@@ -106,6 +106,7 @@ TEXTS = {
     # runs that the server keeps for links
     "stored.trace": "This is not a trace: {why}",
     "stored.gone": "This server keeps no run of this name, or no longer.",
+    "stored.busy": "The server is storing other runs: try again in a minute.",
     "stored.folder": "The server cannot write to the folder of its runs.",
     "stored.route": "A run is stored with POST /runs, as application/gzip or application/jsonl, and read with GET /runs/HASH.",
     # recordings

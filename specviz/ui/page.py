@@ -96,7 +96,8 @@ def launch(demo: Page, **options: Any) -> Any:
         "server_name": os.environ.get("GRADIO_SERVER_NAME") or ("0.0.0.0" if os.environ.get("SPACE_ID") else "127.0.0.1"),
         "state_session_capacity": 200,
         "app_kwargs": {"middleware": [Middleware(HttpGuard, parameters=endpoint_parameters(demo), own=board.own_files(),
-                                                 event_queue=lambda: demo._queue, api=demo.openai_api if serves_openai() else None, runs=demo.runs),
+                                                 event_queue=lambda: demo._queue, runs=demo.runs,
+                                                 api=demo.openai_api if serves_openai() else None),
                                       Middleware(HeadScript, script=board.read_script("limit_animation_frames.js"))]},
     }
     wait = not options.get("prevent_thread_lock")

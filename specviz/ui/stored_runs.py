@@ -7,7 +7,6 @@ import gzip
 import hashlib
 import os
 import re
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -29,7 +28,8 @@ FOLDER = "~/.cache/specviz/runs"
 MOST_BYTES = 8 * 2**20  # of one run, unpacked
 MOST_RUNS = 200
 DAYS = 30
-STORED = 12  # runs that an address may post in a minute
+STORED = 6  # runs that an address may post in a minute
+WAITING = 8  # posted runs of all addresses; they are checked one at a time, which takes seconds for the largest
 SWEEP = 3600.0  # seconds between two searches for expired runs
 DAY = 86_400.0
 
@@ -40,7 +40,7 @@ class StoredRuns:
 
     def __init__(self, folder: Path, most_bytes: int = MOST_BYTES, most_runs: int = MOST_RUNS, days: int = DAYS):
         self.folder, self.most_bytes, self.most_runs, self.days = folder, min(most_bytes, BIGGEST), most_runs, days
-        self._budget, self._writing, self._swept = AddressBudget(requests=STORED), threading.Lock(), 0.0
+        self._budget, self._checking, self._waiting, self._swept = AddressBudget(requests=STORED), asyncio.Lock(), 0, 0.0
 
     def put(self, data: bytes) -> str:
         """Store a trace, given as its lines, possibly gzipped; return its name: the SHA-256 of its records as ``Trace.lines`` writes
@@ -54,13 +54,12 @@ class StoredRuns:
         if len(content) > self.most_bytes:
             raise Refused("size.stored", most=self.most_bytes >> 10)
         name = hashlib.sha256(content).hexdigest()
-        with self._writing:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                write_file(self._file(name), gzip.compress(content, mtime=0))
-            except OSError:
-                raise Refused("stored.folder") from None
-            self._remove_old(self._file(name))
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_file(self._file(name), gzip.compress(content, mtime=0))
+        except OSError:
+            raise Refused("stored.folder") from None
+        self._remove_old(self._file(name))
         return name
 
     def get(self, name: str) -> bytes:
@@ -86,7 +85,15 @@ class StoredRuns:
         if name is not None or request.method != "POST" or request.headers.get("content-type") not in TYPES:
             raise Refused("stored.route")
         self._budget.request(request.client.host if request.client else "")
-        return JSONResponse({"hash": await asyncio.to_thread(self.put, await body())})
+        if self._waiting >= WAITING:
+            raise Refused("stored.busy")
+        self._waiting += 1
+        try:
+            data = await body()
+            async with self._checking:
+                return JSONResponse({"hash": await asyncio.to_thread(self.put, data)})
+        finally:
+            self._waiting -= 1
 
     def _file(self, name: str) -> Path:
         if not re.fullmatch("[0-9a-f]{64}", name):
@@ -110,8 +117,8 @@ class StoredRuns:
 def configured_runs() -> StoredRuns | None:
     """Return the runs that the owner lets the server keep, or None: by default in FOLDER, on a Space only where SPECVIZ_RUNS names a
     folder, and nowhere if it is 0."""
-    folder = os.environ.get("SPECVIZ_RUNS", "0" if os.environ.get("SPACE_ID") else FOLDER)
-    if folder in ("", "0"):
+    folder = os.environ.get("SPECVIZ_RUNS") or ("0" if os.environ.get("SPACE_ID") else FOLDER)
+    if folder == "0":
         return None
     return StoredRuns(Path(folder).expanduser(), _limit("SPECVIZ_RUNS_BYTES", MOST_BYTES), _limit("SPECVIZ_RUNS_NUMBER", MOST_RUNS),
                       _limit("SPECVIZ_RUNS_DAYS", DAYS))

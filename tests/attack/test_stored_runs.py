@@ -8,13 +8,14 @@ import json
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
 
 from specviz.trace.files import Trace
 from specviz.ui import stored_runs
-from specviz.ui.limits import BASELINE, Refused, RunRequest
+from specviz.ui.limits import BASELINE, BODY_BYTES, Refused, RunRequest
 from specviz.ui.stored_runs import DAY, StoredRuns, configured_runs
 
 from ..ui.fake import FakeBackend
@@ -84,7 +85,7 @@ def test_no_other_file_can_be_named(server, runs, name):
     (b"\x1f\x8b\x08broken", 400, "stored.trace"), (gzip.compress(b"hello") + b"more", 400, "stored.trace"), (b"[" * 100_000, 400, "stored.trace"),
     (run().replace(b'"t0": 0.0', b'"t0": 1e999'), 400, "stored.trace"), (run().replace(b'"depth": 1', b'"depth": 7'), 400, "stored.trace"),
     (run() + run(), 400, "stored.trace"), (gzip.compress(b" " * (stored_runs.MOST_BYTES + 1)), 413, "size.stored"),
-    (gzip.compress(b"\n" * 19 * 2**20), 413, "size.stored"), (os.urandom(2**20 + 1), 413, "size.body")])
+    (gzip.compress(b"\n" * 19 * 2**20), 413, "size.stored"), (os.urandom(stored_runs.MOST_BYTES + 1), 413, "size.body")])
 def test_what_is_no_trace_or_too_large_is_refused_and_nothing_is_written(server, runs, body, status, expected):
     answer, said = post(server.url + "runs", body, **GZIP)
     assert (answer, json.loads(said)["code"]) == (status, expected)
@@ -104,9 +105,37 @@ def test_another_page_cannot_store_a_run_and_no_method_but_two_does_anything(ser
     assert not runs.folder.exists() or names(runs) <= {"secret"}
 
 
+def test_a_run_that_is_larger_than_other_requests_may_be_is_stored(server, runs):
+    note = b'"device": "none", "note": "' + os.urandom(2**19).hex().encode() + b'"'
+    body = run().replace(b'"device": "none"', note, 1)
+    assert len(body) > BODY_BYTES and post(server.url + "runs", body, **GZIP)[0] == 200
+    assert post(server.url + "gradio_api/queue/join", body)[0] == 413
+
+
 def test_an_address_stores_so_many_a_minute(server, runs, monkeypatch):
     monkeypatch.setattr(runs, "_budget", stored_runs.AddressBudget(requests=2))
     assert [post(server.url + "runs", run(), **GZIP)[0] for _ in range(3)] == [200, 200, 429]
+
+
+def test_runs_are_checked_one_at_a_time_and_few_wait(server, runs, monkeypatch):
+    at_once, most, gate = [0], [0], threading.Event()
+
+    def slow(data, put=runs.put):
+        at_once[0] += 1
+        most[0] = max(most[0], at_once[0])
+        gate.wait(30)
+        at_once[0] -= 1
+        return put(data)
+
+    monkeypatch.setattr(runs, "put", slow)
+    with ThreadPoolExecutor(stored_runs.WAITING + 1) as pool:
+        answers = [pool.submit(post, server.url + "runs", run(), **GZIP) for _ in range(stored_runs.WAITING)]
+        while runs._waiting < stored_runs.WAITING:
+            time.sleep(0.01)
+        status, said = post(server.url + "runs", run(), **GZIP)
+        gate.set()
+        assert (status, json.loads(said)["code"]) == (429, "stored.busy") and {answer.result()[0] for answer in answers} == {200}
+    assert most == [1] and runs._waiting == 0
 
 
 def test_the_owners_bytes_number_and_days_are_kept(tmp_path):
