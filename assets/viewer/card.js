@@ -82,14 +82,19 @@
     return card;
   }
   /* At temperature 0 p is one-hot and shows nothing: the model's own probabilities stand there instead, named as such. */
-  function softmax(v, from, tok) {
+  function softmax(v, from, tok, n = null) {
     if (SV.why.temperature(v.lane) > 0 || !Array.isArray(from.top_softmax) || !from.top_softmax.length) return null;
-    const list = rows(from.top_softmax, null, null, tok, [from.softmax_p]);
+    const list = rows(from.top_softmax, n && n.top_softmax, null, tok, [from.softmax_p, n && n.softmax_q]);
     return [
       dist(v, list, tok, {}),
       el("p", { class: "note", "data-message": "softmax.note" }, SV.messages.say("softmax.note")),
     ];
   }
+  /* The draft's own probability of its token at temperature 0, where q is one-hot; [] where it was not recorded. */
+  const draftSoftmax = (v, n) =>
+    SV.why
+      .draftSoftmax(v.lane, n)
+      .map(([id, values]) => el("p", { class: "note", "data-message": id }, SV.messages.say(id, values)));
   function pendingCard(card, v, n) {
     const ruler = el(
       "div",
@@ -107,6 +112,7 @@
         el("br"),
         "p is known after one target pass over " + SV.dom.count(v.round.nodes.length, "token"),
       ),
+      ...draftSoftmax(v, n),
     );
     if (Array.isArray(n.top)) card.append(dist(v, rows(null, n.top, null, n.tok), n.tok, {}));
     return card;
@@ -122,6 +128,7 @@
             ? "It was scored for later and could not be accepted."
             : "An earlier test had already decided this place, so no draw was made. It counts as drafted, not as rejected."),
       ),
+      ...draftSoftmax(v, n),
     );
     if (Array.isArray(n.top)) card.append(dist(v, rows(null, n.top, null, n.tok), n.tok, {}));
     return card;
@@ -144,7 +151,8 @@
     card.append(eq);
     const src = source(v, n);
     if (src) card.append(el("p", { class: "note", css: { "min-height": "16px" } }, src));
-    const own = softmax(v, j, n.tok);
+    card.append(...draftSoftmax(v, n));
+    const own = softmax(v, j, n.tok, n);
     if (own) {
       card.append(...own);
       return card;

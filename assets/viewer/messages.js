@@ -123,6 +123,7 @@
     "numbers.draw": "draw u {u}",
     "numbers.own": "softmax:",
     "numbers.softmax": "{token} {p}",
+    "numbers.softmax.draft": "draft softmax {q}",
     "numbers.near": "{times}\u00d7 as likely as the guess",
     "softmax.note":
       "Softmax: the model\u2019s own probabilities, as they are at temperature 1. At temperature 0 only the largest counts.",

@@ -44,6 +44,8 @@
       q: prob(n.q),
       how: str(n.how, 40),
       top: probPairs(n.top),
+      softmax_q: prob(n.softmax_q),
+      top_softmax: probPairs(n.top_softmax),
       src,
       probe: n.probe === true,
       depth: 1,

@@ -100,6 +100,10 @@
 
   /* The numbers behind the sentence, in one line: [[message, values], ...]. Sampling: p, q, the acceptance probability and the
      draw. Temperature 0: the model's own probabilities (softmax) of its choice and of the guess, and how near the refusal was. */
+  const draftSoftmax = (lane, node) =>
+    node && finite(node.softmax_q) && !(temperature(lane) > 0)
+      ? [["numbers.softmax.draft", { q: f3(node.softmax_q) }]]
+      : [];
   const given = (x) => (f3(x).startsWith("under") ? f3(x) : "= " + f3(x));
   function numbers(lane, r, id) {
     const node = typeof id === "number" ? r.nodes[id] : null,
@@ -125,6 +129,7 @@
     if (out.length) out.unshift(["numbers.own", {}]);
     else if (j && Array.isArray(j.top_p) && j.top_p[0])
       out.push(["numbers.choice", { token: SV.fold.label(lane, j.top_p[0][0], 18) }]);
+    out.push(...draftSoftmax(lane, node));
     if (j) out.push(["numbers.nodraw", {}]);
     return out;
   }
@@ -175,5 +180,5 @@
     );
   }
 
-  SV.why = { TAGS, draw, explain, numbers, weighing, greedyNote, temperature };
+  SV.why = { TAGS, draw, explain, numbers, draftSoftmax, weighing, greedyNote, temperature };
 })();

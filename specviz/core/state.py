@@ -143,7 +143,7 @@ class State:
     each distribution in the events; logprobs: number of top log-probabilities in the events besides those of the
     generated tokens (None: no log-probabilities); processors: the run's logits processors; draft_ready: returns False
     once a draft model cannot draft any more, after which rounds have no draft; round: number of rounds played; notes:
-    annotations of the current round (``note``).
+    annotations of the current round (``note``); draft_logits: the draft's saved logits (``save_draft_logits``).
     """
 
     tokens: list[int]
@@ -160,6 +160,7 @@ class State:
     draft_ready: Callable[[], bool] = field(default=lambda: True, repr=False)
     round: int = 0
     notes: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+    draft_logits: list[tuple[int, tuple[int, ...], Any]] = field(default_factory=list[tuple[int, tuple[int, ...], Any]], repr=False)
 
     def __post_init__(self):
         self.start = len(self.tokens) if self.start < 0 else self.start
@@ -194,17 +195,37 @@ class State:
         text and the draft tokens on its own path."""
         return self.processors.scores(tree, scores, self.tokens, self.start) if self.processors else scores
 
+    @property
+    def saves_draft_logits(self) -> bool:
+        """Whether the draft's logits are saved for the events: if distributions are, and at temperature 0, where the draft
+        distribution is one-hot."""
+        return bool(self.top_k_saved) and self.sampling.greedy
+
+    def save_draft_logits(self, logits: Any, paths: Sequence[Sequence[int]]) -> None:
+        """Save a draft model's logits [rows, vocab], before logits processors, for this round's events. paths: draft tokens from
+        the root to each row. Without effect unless ``saves_draft_logits``."""
+        if not self.saves_draft_logits:
+            return
+        at = len(self.tokens)
+        if self.draft_logits and self.draft_logits[0][0] != at:  # of an earlier round
+            self.draft_logits.clear()
+        # copied, because a captured CUDA graph writes its next output to the same memory
+        self.draft_logits += [(at, tuple(path), row) for path, row in zip(paths, logits.clone())]
+
     def process_draft_logits(self, logits: Any, paths: Sequence[tuple[int, ...]]) -> Any:
         """Return a draft model's logits [rows, vocab] with the run's logits processors applied. paths: draft tokens from the
         root to each row.
 
         This raises the acceptance rate; the output is exact either way.
         """
+        self.save_draft_logits(logits, paths)
         return self.processors.draft_rows(logits, paths, self.tokens, self.start) if self.processors else logits
 
     def process_draft_row(self, logits: Any, path: Sequence[int]) -> Any:
         """Return a draft model's logits [vocab] after one path of draft tokens with the run's logits processors applied."""
-        return self.process_draft_logits(logits[None], [tuple(path)])[0] if self.processors else logits
+        if not (self.processors or self.saves_draft_logits):
+            return logits
+        return self.process_draft_logits(logits[None], [tuple(path)])[0]
 
     def note(self, kind: str, **data: Any) -> None:
         """Attach an annotation ("note") to this round, which a panel of the page draws. Values: plain numbers, strings,

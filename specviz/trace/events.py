@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.parts import Decision, Outcome
 from ..core.state import State
-from .model_probs import ModelProbs, Top, grammar_note, top_tokens
+from .model_probs import DraftProbs, ModelProbs, Top, grammar_note, top_tokens
 
 Span = tuple[float, float]  # seconds on the engine's clock
 
@@ -223,7 +223,8 @@ def round_events(outcome: Outcome, state: State, spans: tuple[Span, Span] | None
     if state.processors and state.processors.has_grammar and state.top_k_saved:
         state.note("grammar", **grammar_note(outcome))
     rows = len(outcome.scores.logits)
-    yield Drafted(r, *draft, tuple(_node(outcome, i, state.top_k_saved) for i in range(len(outcome.tree))))
+    drafted_probs = DraftProbs(outcome, state)
+    yield Drafted(r, *draft, tuple(_node(outcome, i, state.top_k_saved) | drafted_probs.of_node(i) for i in range(len(outcome.tree))))
     yield Verified(r, *verify, rows)
     verdict, model = outcome.verdict, ModelProbs(outcome, state)
     yield Decided(r, tuple(_decisions(outcome, state.top_k_saved, model)))

@@ -58,6 +58,32 @@ class ModelProbs:
         return *last, tuple(float(row[token]) for row, token in pairs), tuple(_top(row, self.logprobs) for row, _ in pairs)
 
 
+class DraftProbs:
+    """Probabilities of a round's draft tokens under the draft's own distribution: softmax at temperature 1, before logits
+    processors. They are known at temperature 0 only, where the drafter has logits and saved them (``State.save_draft_logits``)."""
+
+    def __init__(self, outcome: Outcome, state: State):
+        root = len(state.tokens) - len(outcome.committed)
+        self.tree, self.count = outcome.tree, state.top_k_saved
+        self._logits = {tuple(map(int, path)): row for at, path, row in state.draft_logits if at == root}
+        self._probs: dict[tuple[int, ...], Tensor] = {}
+        state.draft_logits.clear()
+
+    def of_node(self, node: int) -> dict[str, Any]:
+        """Return the fields that are added to a draft node in the trace. A copied token has none: no logits chose it."""
+        tree = self.tree
+        if not self._logits or node in tree.probes or node < len(tree.origin) and tree.origin[node] is not None:
+            return {}
+        path, token = tuple(int(tree.tokens[above]) for above in tree.path(tree.parents[node])), int(tree.tokens[node])
+        logits = self._logits.get(path)
+        if logits is None or not 0 <= token < len(logits):
+            return {}
+        if path not in self._probs:
+            self._probs[path] = (logits if logits.dtype == torch.float64 else logits.float()).softmax(-1)
+        probs = self._probs[path]
+        return {"softmax_q": float(probs[token]), "top_softmax": top_tokens(probs, self.count)}
+
+
 def grammar_note(outcome: Outcome) -> dict[str, Any]:
     """Return the note on what a grammar allowed and forbade at each committed token."""
     rows = list(outcome.kept)

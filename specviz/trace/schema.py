@@ -161,7 +161,8 @@ DISTRIBUTION = list_of(fixed_list(TOKEN, PROBABILITY), 1000)
 NODES = 4096
 
 NODE = fields(id=whole_number(0, NODES), parent=whole_number(-1, NODES), depth=whole_number(1, NODES), tok=TOKEN,
-              q=nullable(PROBABILITY), how=LABEL, top_=DISTRIBUTION, src_=fields(source=LABEL, start=COUNT, end=COUNT), probe_=plain_data)
+              q=nullable(PROBABILITY), how=LABEL, top_=DISTRIBUTION, src_=fields(source=LABEL, start=COUNT, end=COUNT), probe_=plain_data,
+              softmax_q_=nullable(PROBABILITY), top_softmax_=DISTRIBUTION)
 _PROMPT = fields(text=text(PROMPT), ids=list_of(TOKEN), turns=list_of(fields(role=LABEL, text=text(PROMPT)), 1000))
 HEADER = fields(
     schema=one_of("specviz-trace/1"), run_id=LABEL, created=LABEL, mode=one_of("live", "recorded", "simulated"),

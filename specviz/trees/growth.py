@@ -55,7 +55,7 @@ class Scorer:
         """Score ``nodes`` in one forward pass and return the logits [len(nodes), vocab] after each of them. Their parents must
         have been scored before; the first call is for the root, (-1,)."""
         rows = self.scores(builder, nodes).logits[-len(nodes):]
-        if self._state is None or not self._state.processors:
+        if self._state is None or not (self._state.processors or self._state.saves_draft_logits):
             return rows
         return self._state.process_draft_logits(rows, [path_tokens(builder, node) for node in nodes])
 
@@ -115,6 +115,8 @@ def fill_shape(logits: Tensor | None, shape: Shape, width: int, state: State) ->
             continue
         if parent not in below:
             path = path_tokens(builder, at[parent])
+            if shared:
+                state.save_draft_logits(logits[level - 1][None], [path])
             below[parent] = shared[level - 1] if shared else _top(state.process_draft_row(logits[level - 1], path)[None], most, True)[0]
         if rank < len(below[parent]):
             at[place] = builder.add(below[parent][rank], at[parent])

@@ -15,7 +15,7 @@ from specviz.methods import catalogue
 from specviz.run import Session, SessionError, collect
 from specviz.run.processors import word_sequences
 from specviz.run.request import GenerationRequest
-from specviz.trace.events import Committed, Started
+from specviz.trace.events import Committed, Drafted, Started
 from specviz.trace.files import Trace
 from specviz.trace.recorder import Recorder
 from specviz.zoo.picture_input import data_url
@@ -193,6 +193,39 @@ def test_at_temperature_zero_the_trace_has_the_models_probabilities():
         assert tail["softmax_p"] == pytest.approx(float(rows[at - 1, tail["tok"]]), abs=1e-9) and tail["softmax_p"] < 1
         assert tail["top_softmax"][0][1] == pytest.approx(float(rows[at - 1].max())) and len(tail["top_softmax"]) == 4
     assert any(0 < judge["softmax_p"] < 1 for judge in trace.of("judge") if judge["verdict"] != "skipped")
+
+
+@pytest.mark.parametrize("method", ["speculative", "draft_tree", "staged", "opt_tree"])
+def test_at_temperature_zero_the_trace_has_the_drafts_probabilities(method):
+    loaded = FakeLoaded()
+    events = [*Session(loaded, method).run(PROMPT, 20, top_k_saved=4)]
+    text, seen = list(events[0].header["prompt"]["ids"]), 0
+    for event in events:
+        if isinstance(event, Drafted):
+            nodes = {node["id"]: node for node in event.nodes}
+            for node in event.nodes:
+                path, above = [], node["parent"]
+                while above >= 0:
+                    path.insert(0, nodes[above]["tok"])
+                    above = nodes[above]["parent"]
+                probs = loaded.draft.logits([*text, *path])[-1].softmax(-1)
+                assert node["softmax_q"] == pytest.approx(float(probs[node["tok"]]), abs=1e-6) and node["softmax_q"] < 1
+                assert len(node["top_softmax"]) == 4 and node["top_softmax"][0][1] == pytest.approx(float(probs.max()), abs=1e-6)
+                seen += 1
+        elif isinstance(event, Committed):
+            text += event.tokens
+    assert seen > 4
+    plain = [event.tokens for event in Session(loaded, method).run(PROMPT, 20) if isinstance(event, Committed)]
+    assert plain == [event.tokens for event in events if isinstance(event, Committed)]
+
+
+@pytest.mark.parametrize("method, temperature, saved", [("prompt_lookup", 0.0, 4), ("speculative", 1.0, 4), ("speculative", 0.0, 0)])
+def test_no_draft_softmax_of_a_lookup_above_temperature_zero_or_unasked(method, temperature, saved):
+    session = Session(FakeLoaded(), method, request=GenerationRequest(temperature=temperature))
+    run = session.open("the cat sat the cat sat the cat", 20, top_k_saved=saved)
+    nodes = [node for event in run.events if isinstance(event, Drafted) for node in event.nodes]
+    assert nodes and not any("softmax_q" in node for node in nodes)
+    assert not run.state.draft_logits
 
 
 def test_a_special_tokens_name_is_a_stop_string():

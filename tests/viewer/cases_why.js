@@ -136,6 +136,21 @@
         bad = lane(SV, { nodes: [{ tok: 5 }], judges: [rotten], tail: { tok: 7, why: "correction" } });
       ok(SV.why.numbers(bad, bad.rounds[0], 0).every(([, x]) => !/NaN|undefined/.test(JSON.stringify(x))), "of any shape");
     },
+    "the draft's own probability stands beside the target's at temperature 0, where it was recorded"(SV) {
+      const line = (l, id) => SV.why.numbers(l, l.rounds[0], id).filter(([m]) => m === "numbers.softmax.draft").map(([, x]) => x.q),
+        lanes = (temperature, node, judge = no) =>
+          lane(SV, { temperature, nodes: [{ tok: 5, q: 1, ...node }], judges: [judge], tail: { tok: 7, why: "correction" } }),
+        own = { softmax_q: 0.41, top_softmax: [[5, 0.41], [7, 0.3]] }; // prettier-ignore
+      same(line(lanes(0, own), 0), ["0.410"], "recorded");
+      same(line(lanes(0, own), "tail"), [], "the target's own token");
+      same(line(lanes(0, {}), 0), [], "an older trace, or a lookup drafter");
+      same(line(lanes(1, own), 0), [], "sampled: q says it");
+      same(line(lanes(0, { softmax_q: "x", top_softmax: [null, "y"] }), 0), [], "of any shape");
+      if (!globalThis.document) return; /* the card is drawn in the browser only */
+      const l = lanes(0, own, { ...no, softmax_p: 0.1, top_softmax: [[7, 0.5], [5, 0.1]] }), // prettier-ignore
+        card = SV.card.draw({ lane: l, round: l.rounds[0], sel: 0, phase: 4 });
+      same(card.querySelectorAll('[data-message="numbers.softmax.draft"]').length, 1, "on the card");
+    },
     "an answer that goes round in circles is found at its third round, and counted on"(SV) {
       const lane = (toks) => ({ tokens: toks.map((tok) => ({ tok })), header: null }),
         round = Array.from({ length: 12 }, (_, i) => i + 1),

@@ -92,6 +92,8 @@ class DraftChain(ModelDrafter):
                                         sure.min_prob if sure else None)
             if written is None:  # end of the context, or nothing generated
                 return before > 0
+            if state.saves_draft_logits:
+                state.save_draft_logits(written.logits, [[*builder.tokens, *written.tokens[:at]] for at in range(len(written.tokens))])
             distributions = (check_distributions(written.distributions) if temperature
                              else one_hot(written.logits, torch.tensor(written.tokens)[:, None]))
             for at, (token, probs) in enumerate(zip(written.tokens, distributions)):
@@ -137,6 +139,7 @@ def _draw_on_device(rows: Tensor, state: State) -> DraftTree:
         builder.add(int(token), len(builder) - 1, builder.begin(probs, IID))
         if token in state.stop:
             break
+    state.save_draft_logits(rows, [builder.tokens[:at] for at in range(len(builder))])
     state.note("masks", places=len(rows), chances=[round(prob, 4) for prob in sure[:len(builder)]])
     return builder.tree()
 

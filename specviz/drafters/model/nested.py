@@ -56,10 +56,10 @@ class SubModelScorer:
 
     def __init__(self, view: CapableTarget, state: State):
         view.sync(state.tokens)
-        self.scorer, self.read = Scorer(view, state), 0  # tokens processed, the root included
+        self.state, self.scorer, self.read = state, Scorer(view), 0  # tokens processed, the root included
 
     def next_logits(self, builder: TreeBuilder) -> Tensor:
         """Return the logits [vocab] after the last token of the chain ``builder``."""
         missing = range(self.read - 1, len(builder))  # -1 is the root
         self.read = len(builder) + 1
-        return self.scorer.logits(builder, missing)[-1]
+        return self.state.process_draft_row(self.scorer.logits(builder, missing)[-1], builder.tokens)

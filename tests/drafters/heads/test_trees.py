@@ -7,13 +7,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from specviz.core import Budget, DraftTree, Sampling, State, open_run, play
+from specviz.core import Budget, DraftTree, Parts, Sampling, State, open_run, play
 from specviz.drafters.heads.last_state import HydraTree, MedusaTree
 from specviz.drafters.heads.shapes import PUBLISHED, calibrated_shape, expected_length, shape_for_heads
 from specviz.methods import catalogue
+from specviz.policies.fixed import Fixed
 from specviz.targets.tiny import TinyNet, TinyTarget
+from specviz.trace.model_probs import DraftProbs
 from specviz.training import ranks
 from specviz.trees import Shape
+from specviz.verifiers.token_rejection import TokenRejection
 
 from ...exactness.toys import PROMPT, greedy
 from ...models import tiny
@@ -91,6 +94,27 @@ def test_medusas_nodes_are_the_likeliest_tokens_of_each_head_whatever_stands_abo
     for i, rank in enumerate(SHAPE.ranks):
         assert tree.tokens[i] == int(logits[tree.depths[i] - 1].argsort(descending=True)[rank])
     assert max(drafter.propose(State([1, 2, 3], Sampling()), Budget(1, 2, 9)).depths) == 1
+
+
+@pytest.mark.parametrize("make, kind", [(MedusaTree, "medusa"), (HydraTree, "hydra")])
+def test_a_heads_softmax_is_recorded_where_distributions_are(make, kind):
+    """At temperature 0: softmax of the head's own logits, for every node; nothing is kept for a run that saves no distributions."""
+    one = kit()
+    drafter = make(one.head(kind), SHAPE)
+    parts, state = Parts(drafter, Fixed(3, 10, 9), TokenRejection()), opened(drafter, one)
+    play(parts, one.target, state)
+    assert not state.draft_logits
+    state.top_k_saved, last = 4, drafter.last
+    outcome = play(parts, one.target, state)
+    saved = {path: row for _, path, row in state.draft_logits}
+    probs = DraftProbs(outcome, state)
+    assert len(outcome.tree) == 9 and not state.draft_logits
+    for i in range(9):
+        path = tuple(outcome.tree.tokens[node] for node in outcome.tree.path(outcome.tree.parents[i]))
+        row = drafter.heads(last, 3, one.target.head)[len(path)] if kind == "medusa" else saved[path]
+        found = probs.of_node(i)
+        assert found["softmax_q"] == pytest.approx(float(row.softmax(-1)[outcome.tree.tokens[i]]), abs=1e-6)
+        assert 0 < found["softmax_q"] < 1 and len(found["top_softmax"]) == 4
 
 
 def test_hydras_nodes_follow_from_the_path_above_them():
