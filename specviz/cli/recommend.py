@@ -32,6 +32,8 @@ def recommend(args: argparse.Namespace) -> int:
     for number, one in enumerate(found["answers"], 1):
         print(f"\n{number}. {one['title']}{_figure(one)}\n   {one['note']}")
         print("".join(f"     {line}\n" for line in one["flags"].splitlines()), end="")
+    if found["few"]:
+        print(f"\nOnly {len(found['answers'])} here: {found['few']}.")
     print(f"\nFlags as in {found['documents']}")
     return 0
 

@@ -38,8 +38,8 @@ def questions(name: Any = None) -> dict[str, Any]:
 
 def recommend(**asked: Any) -> dict[str, Any]:
     """Recommend methods. asked: {question: key of an answer}; the first answer counts where none is given. Return {asked,
-    documents, answers, others}. An answer: {method, title, card, paper, note, flags, figure: {speedup, setting, source} or
-    None, differs: [...]}, best first. Raises LabError."""
+    documents, few, answers, others}; few: why there are fewer than three answers, or empty. An answer: {method, title, card,
+    paper, note, flags, figure: {speedup, setting, source} or None, differs: [...]}, best first. Raises LabError."""
     table, chosen = _table(), {}
     for question, about in table["questions"].items():
         answer = asked.get(question, next(iter(about["answers"])))
@@ -49,7 +49,9 @@ def recommend(**asked: Any) -> dict[str, Any]:
     possible = [key for key, method in table["methods"].items()
                 if chosen["engine"] in method["flags"] and chosen["model"] in method.get("needs", [chosen["model"]])]
     answers = sorted((_answer(key, chosen) for key in possible), key=_order)
-    return {"asked": chosen, "documents": table["engines"][chosen["engine"]]["documents"], "answers": answers[:SHOWN],
+    engine = table["engines"][chosen["engine"]]
+    few = engine.get("few", {}).get(chosen["model"], "") if len(answers) < SHOWN else ""
+    return {"asked": chosen, "documents": engine["documents"], "few": few, "answers": answers[:SHOWN],
             "others": [{"method": one["method"], "title": one["title"]} for one in answers[SHOWN:]]}
 
 
