@@ -15,7 +15,8 @@ HERE = Path(__file__).resolve().parent
 MODELS = ("Llama-specviz-16M", "Llama-specviz-draft", "Llama-specviz-draft-small", "Llama-specviz-other-draft",
           "Llama-specviz-eagle", "Llama-specviz-medusa", "Llama-specviz-kangaroo", "Llama-specviz-SmolLM2-135M-draft")
 DATA = (
-    "models.yaml", "app.py", "README.md", "CITATION.cff", "LICENSE", "CHANGELOG.md", "assets/*.json", "assets/*.yaml", "assets/*.png", "assets/models/LICENSES.md",
+    "models.yaml", "app.py", "README.md", "CITATION.cff", "LICENSE", "CHANGELOG.md",
+    "assets/*.json", "assets/*.yaml", "assets/*.png", "assets/models/LICENSES.md",
     "assets/panels/**/*", "assets/prompts/**/*", "assets/stores/text/**/*", "assets/stores/SmolLM2-135M-Instruct-text/**/*",
     "assets/traces/**/*", "assets/viewer/**/*",
     *(f"assets/models/{name}/**/*" for name in MODELS),
