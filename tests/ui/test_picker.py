@@ -138,7 +138,7 @@ def test_as_published_is_that_whatever_the_settings_hold_and_leaves_the_models_a
 def test_lanes_of_one_method_are_told_apart_by_the_knob_in_which_they_differ(page):
     """The second knob of the chain: one lane has its default, the other says it."""
     page.evaluate("""() => { SpecVizPage.pending = { methods: ['chain', { method: 'chain', knobs: { warm: false } }] }; SpecVizPage.send('input'); }""")
-    page.wait_for_function("document.querySelectorAll('.pg-pick .pg-chip[aria-pressed=true]').length === 2")
+    page.wait_for_function("[...document.querySelectorAll('.pg-pick .pg-chip[aria-pressed=true]')].every((chip) => chip.dataset.key === 'chain')")
     words = page.evaluate("[...document.querySelectorAll('.pg-pick .pg-chip[aria-pressed=true]')].map((chip) => chip.textContent)")
     assert all("warm" in word for word in words) and len(set(words)) == 2, words
 

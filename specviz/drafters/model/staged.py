@@ -45,9 +45,10 @@ class StagedDrafter(Drafter):
         while not inner.done:
             outcome = play(self.parts, self.model, inner)
             rows += [outcome.scores.logits[row].clone() for row in outcome.kept]
-            before = inner.tokens[len(state.tokens):len(inner.tokens) - len(outcome.committed)]
-            state.save_draft_logits(outcome.scores.model_logits[list(outcome.kept)],
-                                    [[*before, *outcome.committed[:at]] for at in range(len(outcome.kept))])
+            if state.saves_draft_logits:
+                before = inner.tokens[len(state.tokens):len(inner.tokens) - len(outcome.committed)]
+                state.save_draft_logits(outcome.scores.model_logits[list(outcome.kept)],
+                                        [[*before, *outcome.committed[:at]] for at in range(len(outcome.kept))])
             sizes.append(len(outcome.committed))
         state.note("staged", rounds=len(sizes), sizes=sizes)
         return inner.tokens[len(state.tokens):], rows
