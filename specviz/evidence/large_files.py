@@ -38,7 +38,7 @@ PARTS = (
          "the default target runs without network, account or download; the published GGUF file in parts"),
     Part("its heads and draft models", r"assets/models/(SmolLM2-135M-Instruct/heads|Llama-specviz-SmolLM2-135M-draft)/",
          "the trained methods of the default target, compared in [trained.md](../trained.md)"),
-    Part("`Llama-specviz-52M`", r"assets/models/Llama-specviz-52M/", "the target that has every trained head"),
+    Part("`Llama-specviz-52M`", r"assets/models/Llama-specviz-52M/", "the target of the heads that the default target still lacks"),
     Part("its heads and draft models", r"assets/models/Llama-specviz-52M-", "compared in [trained.md](../trained.md)"),
     Part("`Llama-specviz-16M`", r"assets/models/Llama-specviz-16M/", "the small target of a wheel and of the tests"),
     Part("its heads and draft models", r"assets/models/Llama-specviz-(draft|other-draft|eagle|medusa|kangaroo)",
