@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import os
+import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -80,12 +81,20 @@ def test_no_other_file_can_be_named(server, runs, name):
     assert code(lambda: runs.get(name)) == "stored.gone"
 
 
+BOMB, NOISE = gzip.compress(b" " * (stored_runs.MOST_BYTES + 1), mtime=0), random.Random(0).randbytes(stored_runs.MOST_BYTES + 1)
+
+
 @pytest.mark.parametrize("body, status, expected", [
-    (b"", 400, "stored.trace"), (b"hello", 400, "stored.trace"), (b"{}\n", 400, "stored.trace"), (b"[]", 400, "stored.trace"),
-    (b"\x1f\x8b\x08broken", 400, "stored.trace"), (gzip.compress(b"hello") + b"more", 400, "stored.trace"), (b"[" * 100_000, 400, "stored.trace"),
-    (run().replace(b'"t0": 0.0', b'"t0": 1e999'), 400, "stored.trace"), (run().replace(b'"depth": 1', b'"depth": 7'), 400, "stored.trace"),
-    (run() + run(), 400, "stored.trace"), (gzip.compress(b" " * (stored_runs.MOST_BYTES + 1)), 413, "size.stored"),
-    (gzip.compress(b"\n" * 19 * 2**20), 413, "size.stored"), (os.urandom(stored_runs.MOST_BYTES + 1), 413, "size.body")])
+    pytest.param(b"", 400, "stored.trace", id="empty"), pytest.param(b"hello", 400, "stored.trace", id="text"),
+    pytest.param(b"{}\n", 400, "stored.trace", id="one line"), pytest.param(b"[]", 400, "stored.trace", id="list"),
+    pytest.param(b"\x1f\x8b\x08broken", 400, "stored.trace", id="broken gzip"),
+    pytest.param(gzip.compress(b"hello", mtime=0) + b"more", 400, "stored.trace", id="after gzip"),
+    pytest.param(b"[" * 100_000, 400, "stored.trace", id="deep"),
+    pytest.param(run().replace(b'"t0": 0.0', b'"t0": 1e999'), 400, "stored.trace", id="infinite"),
+    pytest.param(run().replace(b'"depth": 1', b'"depth": 7'), 400, "stored.trace", id="depth"),
+    pytest.param(run() + run(), 400, "stored.trace", id="two"), pytest.param(BOMB, 413, "size.stored", id="spaces"),
+    pytest.param(gzip.compress(b"\n" * 19 * 2**20, mtime=0), 413, "size.stored", id="bomb"),
+    pytest.param(NOISE, 413, "size.body", id="noise")])
 def test_what_is_no_trace_or_too_large_is_refused_and_nothing_is_written(server, runs, body, status, expected):
     answer, said = post(server.url + "runs", body, **GZIP)
     assert (answer, json.loads(said)["code"]) == (status, expected)
