@@ -33,7 +33,18 @@ def _table() -> dict[str, Any]:
 
 def questions(name: Any = None) -> dict[str, Any]:
     """Return {question: {title, answers: {key: text}}}, in the order in which they are asked."""
-    return _table()["questions"]
+    named = _table()["questions"]
+    models = named["model"]["models"]
+    answers = {key: text.format(models=", ".join(models.get(key, ()))) for key, text in named["model"]["answers"].items()}
+    return named | {"model": {"title": named["model"]["title"], "answers": answers}}
+
+
+def offered(card: str) -> tuple[list[str], list[str]]:
+    """Return the engines that offer a method of the catalogue and the models that bring what it needs, by their names."""
+    engines, models = _table()["questions"]["engine"]["answers"], _table()["questions"]["model"]["models"]
+    methods = [method for method in _table()["methods"].values() if method["card"] == card]
+    return ([name for key, name in engines.items() if any(key in method["flags"] for method in methods)],
+            [name for method in methods for need in method.get("needs", ()) for name in models.get(need, ())])
 
 
 def recommend(**asked: Any) -> dict[str, Any]:

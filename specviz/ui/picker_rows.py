@@ -13,6 +13,7 @@ from typing import Any
 from .. import ASSETS
 from ..core.method import Family, Method
 from ..core.needs import needs_in_words
+from ..lab.recommend import offered
 from ..methods import families as all_families
 from ..methods import trained_parts
 from ..servers.dialects import FAMILY
@@ -62,15 +63,16 @@ def drawing_name(card: Method) -> str:
 
 def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> list[dict[str, Any]]:
     """Return one row per method. Families are in teaching order; in a family the founding method is first, the others follow by
-    measured speed; plain decoding is the last row. bound: an upper bound, whose speed is no method's.
+    measured speed; plain decoding is the last row. engines, models: what the search finds a method by, too. bound: an upper bound, whose speed is no method's.
     first: keys of the methods that are listed at first besides the chosen ones."""
     speeds = measured_speedups(path)["speedups"]
     out = []
     for card in cards.values():
+        engines, models = offered(card.key)
         fields = {name: value for name, value in card_data(card).items() if name in CARD_FIELDS}
         out.append(fields | {"baseline": card.key == BASELINE, "bound": card.bound, "first": card.key in first, "shape": drawing_name(card),
                            "needs": needs_in_words(card.needs),
-                           "aliases": list(getattr(card, "aliases", ())), "speed": speeds.get(card.key)})
+                           "engines": engines, "models": models, "aliases": list(getattr(card, "aliases", ())), "speed": speeds.get(card.key)})
     founders = {family.founder for family in all_families().values()}
     last = next((row["family"] for row in out if row["baseline"]), "")  # the family of plain decoding
     return sorted(out, key=lambda row: (row["family"] == last, _place(row["family"]), row["baseline"], row["key"] not in founders,

@@ -58,6 +58,27 @@ def test_what_engines_offer_is_found_by_the_methods_own_aliases():
     assert methods_named(cards(), ["EAGLE-3", "no such name"]) == ["eagle3"] and methods_named(cards(), None) == [] == methods_named(cards(), [""])
 
 
+def test_the_names_of_engines_and_models_lead_to_what_they_offer(visit, shelf):  # noqa: F811
+    """And they stand in one file only: the recommendations'."""
+    by = {row["key"]: row for row in rows(cards(), ())}
+    assert by["eagle3"]["engines"] == ["vLLM", "SGLang", "TensorRT-LLM", "llama.cpp"] and "Qwen3" in by["eagle3"]["models"]
+    assert by["mtp"]["models"][0] == "DeepSeek-V3" and by["jacobi"]["engines"] == by["jacobi"]["models"] == []
+    assert "vLLM" not in by["eagle3"]["aliases"]  # no method is called so
+    page = visit(url=shelf.url)
+    page.click(".pg-more")
+    seen = "[...document.querySelectorAll('.pg-row')].filter((r) => !r.hidden).map((r) => r.dataset.key)"
+    for engine in ("vLLM", "SGLang", "TensorRT-LLM", "llama.cpp", "transformers"):
+        page.fill(".pg-shelf input[type=search]", engine)
+        offered = {key for key, row in by.items() if engine in row["engines"] and not row["baseline"]}
+        assert len(offered) >= 3 and offered <= set(page.evaluate(seen)), engine
+        assert f" in {engine}" in page.text_content(".pg-row[data-key=prompt_lookup]")
+    page.fill(".pg-shelf input[type=search]", "qwen3-8b")
+    assert page.evaluate(seen) == ["eagle3"] and " for Qwen3" in page.text_content(".pg-row[data-key=eagle3]")
+    page.click(".pg-row[data-key=eagle3]")
+    page.fill(".pg-shelf input[type=search]", "vl")  # two letters are in too many words
+    assert " in vLLM" not in page.text_content(".pg-row[data-key=eagle3]")
+
+
 @pytest.mark.thorough
 def test_the_preset_of_engines_narrows_the_list_and_chooses_nothing(visit, shelf):  # noqa: F811
     page = visit(url=shelf.url)

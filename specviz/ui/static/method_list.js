@@ -31,11 +31,14 @@ const SHAPES = {
   server: "an engine that others run",
 };
 
-/* Where the search found it: a name that others use is shown. */
+/* Where the search found it: a name that others use, an engine that offers it or a model that brings what it needs is shown. */
 function found(card, families, query) {
   const q = plain(query);
-  if (!q) return { alias: "" };
-  const alias = card.aliases.find((name) => plain(name).includes(q));
+  if (!q) return { note: "" };
+  const named = (names) => names.find((name) => (q.length > 2 && plain(name).includes(q)) || q.startsWith(plain(name)));
+  const alias = card.aliases.find((name) => plain(name).includes(q)),
+    engine = named(card.engines),
+    model = named(card.models);
   const text = [
     card.title,
     card.key,
@@ -45,7 +48,9 @@ function found(card, families, query) {
     card.paper,
     ...card.knobs.map((k) => k.name),
   ];
-  return alias ? { alias } : text.some((part) => plain(part || "").includes(q)) ? { alias: "" } : null;
+  if (alias) return { note: " = " + alias };
+  if (engine || model) return { note: engine ? " in " + engine : " for " + model };
+  return text.some((part) => plain(part || "").includes(q)) ? { note: "" } : null;
 }
 
 function speedMark(speed, limit) {
@@ -104,7 +109,7 @@ function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, 
   page.setAttribute("aria-modal", "true");
   page.setAttribute("aria-label", "All methods");
   search.type = "search";
-  search.placeholder = "Name, idea, or what other engines call it: ngram, suffix, medusa";
+  search.placeholder = "Name, idea, engine or model: ngram, medusa, vLLM, Qwen3";
   search.setAttribute("aria-label", "Search the methods");
   count.setAttribute("role", "status");
   nav.setAttribute("aria-label", "Families");
@@ -211,6 +216,7 @@ function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, 
           : "not for this model",
     );
     fact("Called", card.aliases.join(", "));
+    fact("Offered by", card.engines.join(", "));
     fact("Here", card.differs);
     const title = make("div", "pg-cardhead"),
       names = make("div");
@@ -257,8 +263,8 @@ function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, 
       held.mark = mark;
       node.hidden = !hit;
       n += hit ? 1 : 0;
-      const alias = hit?.alias || (among && card.aliases.find((name) => plain(name) !== plain(card.title)));
-      also.textContent = hit && alias ? " = " + alias : "";
+      const alias = among && card.aliases.find((name) => plain(name) !== plain(card.title));
+      also.textContent = hit ? hit.note || (alias ? " = " + alias : "") : "";
       node.setAttribute("aria-pressed", String(Boolean(s.count)));
       node.setAttribute("aria-disabled", String(s.blocked));
       node.classList.toggle("lock", s.lock);
