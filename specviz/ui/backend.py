@@ -37,7 +37,7 @@ class Backend(Protocol):
 
     def targets(self) -> list[dict[str, str]]:
         """Return the models that a visitor may choose: {name, model, title, about}, the default first, whose name is empty.
-        Optional fields: scripts: the writing systems that a model was trained on, if few; draft: the name of its draft model."""
+        Optional fields: languages: those that a model was trained on, if few; draft: the name of its draft model."""
         ...
 
     def drafts(self, target: str | None = None) -> list[dict[str, str]]:

@@ -59,13 +59,21 @@ def text_line(elem_id: str, state: str = "", text: str = "") -> gr.HTML:
                    js_on_load=read_script("status_line.js"), apply_default_css=False, elem_id=elem_id)
 
 
-def script_warning(targets: list[dict[str, str]]) -> gr.HTML:
-    """Return the component that warns of a prompt in a writing system that the chosen model was not trained on. targets: as
+def language_warning(targets: list[dict[str, str]]) -> gr.HTML:
+    """Return the component that warns of a prompt in a language that the chosen model was not trained on. targets: as
     Backend.targets returns them."""
-    scripts = {target["title"]: target.get("scripts", "") for target in targets}
-    return gr.HTML("", scripts=scripts, html_template='<p class="pg-unknown" role="status" hidden></p>',
-                   js_on_load=read_script("script_warning.js"),
+    languages = {target["title"]: target.get("languages", "") for target in targets}
+    return gr.HTML("", languages=languages, html_template='<p class="pg-unknown" role="status" hidden></p>',
+                   js_on_load=read_script("language_warning.js"),
                    apply_default_css=False, elem_id="unknown")
+
+
+def about_target(targets: list[dict[str, str]]) -> gr.HTML:
+    """Return the component that says what the chosen target is and which languages it knows. targets: as Backend.targets returns
+    them."""
+    about = {target["title"]: {"about": target.get("about", ""), "languages": target.get("languages", "")} for target in targets}
+    return gr.HTML("", about=about, html_template='<p class="pg-about"></p>', js_on_load=read_script("about_target.js"),
+                   apply_default_css=False, elem_id="about-target")
 
 
 def picture(targets: list[dict[str, Any]]) -> gr.HTML:

@@ -31,7 +31,7 @@ def target_choice(entry: Any, own: str) -> dict[str, Any]:
                                        "too large here" if large else _expected(entry)) if word)
     choice = {"name": "" if entry.name == own else entry.name, "model": entry.name, "title": ", ".join(filter(None, (entry.name, size))),
             "about": " ".join(word for word in (entry.about, "Fetched from the hub when first used." if entry.hub else "", large) if word)}
-    choice |= {name: value for name in ("scripts", "draft") if (value := getattr(entry, name))}
+    choice |= {name: value for name in ("languages", "draft") if (value := getattr(entry, name))}
     choice |= {"pictures": pictures} if (pictures := _picture_samples(entry)) else {}
     if not large:
         return choice

@@ -162,7 +162,7 @@ def _chatbar(ui: dict[str, Any]) -> None:
 
 def _ask(ui: dict[str, Any], start: StartContent, targets: list[dict[str, str]]) -> list[gr.Button]:
     ui["notice"] = board.text_line("notice")
-    board.script_warning(targets)
+    board.language_warning(targets)
     ui["request"].append(board.picture(targets))
     with gr.Row(elem_id="ask", equal_height=True):
         ui["prompt"] = controls.prompt()
@@ -182,6 +182,7 @@ def _settings(ui: dict[str, Any], backend: Backend) -> None:
     with gr.Sidebar(open=False, position="right", width=340, elem_id="settings") as ui["sidebar"]:
         gr.HTML("<h2>Settings</h2>", apply_default_css=False, js_on_load=None)
         ui["target"] = controls.target(backend.targets())
+        board.about_target(backend.targets())
         ui["draft"] = controls.draft(backend.drafts(None))
         ui["system"] = controls.system()
         ui["predicted"] = controls.predicted()

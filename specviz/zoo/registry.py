@@ -74,7 +74,7 @@ class Entry:
     backend: str = ""
     about: str = ""
     nature: str = ""  # of a target: what a reader must know of its answers
-    scripts: str = ""  # of a target: all that it was trained to read, if that is little
+    languages: str = ""  # of a target: all that it was trained to read, if that is little
     licence: str = ""
     size: str = ""
     memory: str = ""  # GB of its weights in 16 bits
@@ -400,7 +400,7 @@ class _Reader:
 
     def entry(self, name: str, node: Any) -> Entry:
         known = {"path", "hub", "revision", "gguf", "package", "draft", "middle", "role", "for", "kind", "backend", "about", "nature",
-                 "scripts", "licence", "size", "memory", "gated", "device_map", "quantise"}
+                 "languages", "licence", "size", "memory", "gated", "device_map", "quantise"}
         fields: dict[str, Any] = {key: self.word(value, key) for key, value in self.mapping(node, name, known).items()}
         self.check(node, name, fields)
         if ("path" in fields) == ("hub" in fields):

@@ -98,7 +98,7 @@ class FakeBackend:
         return f"{target or 'Fake'} target, fake draft, on nothing"
 
     def targets(self):
-        return [{"name": "", "model": "fake", "title": "fake", "about": "", "scripts": "Latin", "draft": "fake-draft"},
+        return [{"name": "", "model": "fake", "title": "fake", "about": "A scripted one.", "languages": "English", "draft": "fake-draft"},
                 {"name": "other", "model": "other", "title": "Other, 9 M", "about": ""}]
 
     def drafts(self, target=None):

@@ -823,7 +823,9 @@ def test_what_the_embedded_model_does_not_know_is_said_before_the_run(page, back
     page.fill("#prompt textarea", "Tell me what the last die in the set was, and how it is made")
     page.wait_for_selector(".pg-unknown", state="hidden")
     page.click("#open-settings")
+    assert page.inner_text(".pg-about") == "A scripted one. English only."  # it stands in Settings, whatever is asked
     page.click("#target input")
     page.click("[role=option]:has-text('Other, 9 M')")  # of which nothing of the kind is known
     page.wait_for_selector(".pg-unknown", state="hidden")
+    page.wait_for_selector(".pg-about", state="hidden")
     assert backend.runs == []

@@ -16,7 +16,7 @@ from specviz.zoo.registry import register
 
 from ..message_codes import refuses
 
-FIELDS = ["path", "draft", "middle", "role", "for", "kind", "backend", "about", "nature", "scripts", "licence", "size", "memory", "gated",
+FIELDS = ["path", "draft", "middle", "role", "for", "kind", "backend", "about", "nature", "languages", "licence", "size", "memory", "gated",
           "device_map", "quantise", "package"]
 HUB = {"hub": "org/name", "revision": "0" * 40}
 

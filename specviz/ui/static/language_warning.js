@@ -1,5 +1,5 @@
-/* Beside the prompt, before a run: a model that was trained on few scripts does not know the others, and that is said.
-   props.scripts: by the title of each target, the scripts that it was trained on where they are few. */
+/* Beside the prompt, before a run: a model that was trained on few languages does not know the others, and that is said.
+   props.languages: by the title of each target, the languages that it was trained on where they are few. */
 const note = element.querySelector(".pg-unknown");
 /** @type {[name: string, letters: RegExp][]} */
 const NAMES = [
@@ -31,14 +31,14 @@ const LANGUAGES = [
   ],
 ];
 function languageOf(text) {
-  const found = LANGUAGES.find(
+  const found = LANGUAGES.filter(([name]) => !reads().includes(name)).find(
     ([, letters, words]) => letters.test(text) || new Set(text.toLowerCase().match(words) || []).size >= 2,
   );
   return found ? found[0] : "";
 }
 /* The chosen target's; the first one stands chosen before anybody chooses. */
 const reads = () =>
-  props.scripts[document.querySelector("#target input")?.value || Object.keys(props.scripts)[0]] || "";
+  props.languages[document.querySelector("#target input")?.value || Object.keys(props.languages)[0]] || "";
 function paint() {
   const text = document.querySelector("#prompt textarea")?.value || "",
     found = NAMES.filter(([name, kind]) => !reads().includes(name) && kind.test(text)).map(([name]) => name);
@@ -48,7 +48,7 @@ function paint() {
   note.dataset.message = note.hidden ? "" : seen.length ? "model.script" : "model.language";
   note.textContent = note.hidden
     ? ""
-    : `This model was trained on English only; ${seen.length ? seen.join(" and ") : language} it hardly knows, ` +
+    : `This model was trained on ${reads()} only; ${seen.length ? seen.join(" and ") : language} it hardly knows, ` +
       "so the answer will mean little.";
 }
 document.addEventListener("input", (event) => event.target.closest?.("#prompt, #target") && paint());
