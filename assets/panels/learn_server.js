@@ -113,7 +113,13 @@
       if (!found || mine !== turn) return;
       out.replaceChildren(
         ...found.answers.map((one, i) => card(one, i + 1, env)),
-        found.few ? K.small(`Only ${found.answers.length} here: ${K.say(found.few, 200)}.`) : "",
+        found.few
+          ? el(
+              "p",
+              { class: "pn-small", "data-message": "server.few" },
+              `Only ${found.answers.length} here: ${K.say(found.few, 200)}.`,
+            )
+          : "",
         K.small(
           TEXTS["server.measure"] + " ",
           "Flags: ",

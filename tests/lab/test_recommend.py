@@ -53,4 +53,9 @@ def test_the_command_and_the_page_answer_alike(capsys):
     asked = {"engine": "llama_cpp", "model": "none", "task": "copy", "load": "one", "temperature": "greedy"}
     assert main(["recommend", "--json", *(x for key, value in asked.items() for x in (f"--{key}", value))]) == 0
     assert json.loads(capsys.readouterr().out) == next(answer("recommend", asked))
+    for model in ("none", "family"):
+        few = recommend(engine="sglang", model=model)["few"]
+        assert main(["recommend", "--engine", "sglang", "--model", model]) == 0
+        said = capsys.readouterr().out
+        assert ("Only " in said) == bool(few) and few in said
     assert main(["recommend", "--model", "mtp"]) == 0 and "num_speculative_tokens" in capsys.readouterr().out

@@ -137,6 +137,21 @@ def test_under_load_the_chosen_lanes_come_first_and_totals_are_ranked(visit):
     ask_for(visit, use)
 
 
+def test_fewer_than_three_methods_for_a_server_have_a_reason(visit):
+    few = recommend(engine="sglang", model="none")
+    assert len(few["answers"]) == 2 and len(few["few"]) > 20
+
+    def use(page, shown):
+        page.evaluate("panel.show('server')")
+        page.wait_for_selector(".pn-choiceof")
+        assert page.locator("[data-message='server.few']").count() == shown
+        if shown:
+            assert few["few"] in page.inner_text("[data-message='server.few']") and page.locator(".pn-choiceof").count() == 2
+
+    visit(lambda page: use(page, 0), "learn")
+    visit(lambda page: use(page, 1), "learn", answers={"recommend": few})
+
+
 def test_which_one_for_my_server_asks_and_shows_flags_with_sources(visit):
     def use(page):
         page.evaluate("panel.show('server')")

@@ -18,7 +18,7 @@ from .test_page import HOSTILE, SEQ, begin, finish, open_fields, painted, run, s
 TABS = ["watch", "race", "lab", "learn", "traces"]
 ASK = "([name, details]) => SpecVizPage.ask(name, details).then((answer) => ({ answer }), (error) => ({ error: error.message }))"
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
-SCAN = """axe.run(document).then((r) => r.violations.filter((v) => ["serious", "critical"].includes(v.impact))
+SCAN = """axe.run(document).then((r) => r.violations.filter((v) => ["serious", "critical"].includes(v.impact) || v.id === "heading-order")
     .map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3)]))"""
 FITS = "document.documentElement.scrollWidth <= innerWidth"
 
