@@ -63,7 +63,8 @@ def drawing_name(card: Method) -> str:
 
 def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> list[dict[str, Any]]:
     """Return one row per method. Families are in teaching order; in a family the founding method is first, the others follow by
-    measured speed; plain decoding is the last row. engines, models: what the search finds a method by, too. bound: an upper bound, whose speed is no method's.
+    measured speed; plain decoding is the last row. engines, models: what the search finds a method by, too. bound: an upper bound,
+    whose speed is no method's.
     first: keys of the methods that are listed at first besides the chosen ones."""
     speeds = measured_speedups(path)["speedups"]
     out = []
@@ -72,7 +73,8 @@ def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> l
         fields = {name: value for name, value in card_data(card).items() if name in CARD_FIELDS}
         out.append(fields | {"baseline": card.key == BASELINE, "bound": card.bound, "first": card.key in first, "shape": drawing_name(card),
                            "needs": needs_in_words(card.needs),
-                           "engines": engines, "models": models, "aliases": list(getattr(card, "aliases", ())), "speed": speeds.get(card.key)})
+                           "engines": engines, "models": models, "aliases": list(getattr(card, "aliases", ())),
+                           "speed": speeds.get(card.key)})
     founders = {family.founder for family in all_families().values()}
     last = next((row["family"] for row in out if row["baseline"]), "")  # the family of plain decoding
     return sorted(out, key=lambda row: (row["family"] == last, _place(row["family"]), row["baseline"], row["key"] not in founders,
