@@ -33,10 +33,11 @@ def test_the_picture_names_every_package():
 
 
 def test_every_link_between_the_pages_leads_somewhere():
-    assert len(PAGES) > 20
-    for page in PAGES:
-        for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+    cards = sorted((ROOT / "assets" / "models").rglob("README.md"))
+    assert len(PAGES) > 20 and len(cards) > 70
+    for page in [*PAGES, *cards]:
+        for link in re.findall(r"(?:\]\(|^license_link: )(?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8"), re.M):
+            assert (page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}"
 
 
 def test_every_entry_of_the_log_says_what_was_asked_done_found_and_what_follows_and_stands_in_its_list():

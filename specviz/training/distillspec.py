@@ -6,8 +6,7 @@ from . import draft
 from .job import Job
 
 ABOUT = """Of the text it learns on, a share of {on_policy} is its own, and the target's distribution along it is what it is held
-against, by the divergence {divergence} (DistillSpec). The first {pretrain} of the budget went into plain text, as its own would
-be noise."""
+against, by the divergence {divergence} (DistillSpec). {first}."""
 
 
 def run(job: Job) -> Path:

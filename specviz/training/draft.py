@@ -52,9 +52,14 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     for folder in job.output_folders(made.name):
         write_json(folder / "training.json", learning_curve(job, hparams, model, runner.progress, len(lesson.heldout)))
         if recipe != "draft":  # the report writes that card
-            text = card(model, made.name, name, job, hparams, figures, about.format(**hparams))
+            text = card(model, made.name, name, job, hparams, figures, about.format(**hparams, first=first(hparams["pretrain"])))
             write_text(folder / "README.md", relink_card(text, job, folder))
     return made
+
+
+def first(share: float) -> str:
+    """Return what a card says of the share of the budget that went into plain text."""
+    return f"The first {share:.0%} of the budget went into plain text" if share else "No plain text came first, since it began as a trained draft"
 
 
 def learning_curve(job: Job, hparams: dict, model: LlamaForCausalLM, progress: Progress, answers: int) -> dict:

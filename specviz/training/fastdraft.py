@@ -4,7 +4,7 @@ from pathlib import Path
 from . import draft
 from .job import Job
 
-ABOUT = """The first {pretrain} of the budget went into next tokens of plain text, the rest into the target's own answers, token
+ABOUT = """{first}, the rest into the target's own answers, token
 by token (FastDraft); the target's distributions are not asked for."""
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from . import draft
 from .job import Job
 
-ABOUT = """The first {pretrain} of the budget went into plain text. Then tokens were drawn from the draft along the target's
+ABOUT = """{first}. Tokens were drawn from the draft along the target's
 answers, and each that the target finds likelier than the draft does was rewarded, less the mean reward and over its deviation
 (TVD++)."""
 
