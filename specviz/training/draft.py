@@ -59,7 +59,8 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
 
 def first(share: float) -> str:
     """Return what a card says of the share of the budget that went into plain text."""
-    return f"The first {share:.0%} of the budget went into plain text" if share else "No plain text came first, since it began as a trained draft"
+    return f"The first {share:.0%} of the budget went into plain text" if share else \
+        "No plain text came first, since it began as a trained draft"
 
 
 def learning_curve(job: Job, hparams: dict, model: LlamaForCausalLM, progress: Progress, answers: int) -> dict:
