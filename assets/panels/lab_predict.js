@@ -24,7 +24,7 @@
   const signed = (x) => (x >= 0 ? "+" : "\u2212") + Math.abs(x).toFixed(2);
 
   /* The formula as people write it, with this trace's numbers under it. Text and a fraction line, no images. */
-  function formula(g) {
+  function formula(g, doubt) {
     const v = (x) => el("var", null, x);
     return el(
       "div",
@@ -56,17 +56,22 @@
               el(
                 "span",
                 null,
-                `(1 \u2212 ${g.alpha.toFixed(2)}) (${g.c.toFixed(2)} \u00b7 ${g.gamma.toFixed(g.gamma % 1 ? 1 : 0)} + 1)`,
+                `(1 \u2212 ${g.alpha.toFixed(2)}) (`,
+                timed(g.c.toFixed(2), doubt),
+                ` \u00b7 ${g.gamma.toFixed(g.gamma % 1 ? 1 : 0)} + 1)`,
               ),
             ),
             el("span", null, "= "),
-            el("b", null, times(g.formula)),
+            el("b", null, timed(times(g.formula), doubt)),
           ]
         : null,
     );
   }
 
-  /* The steps from the promise to the clock, as bars that hang from one another. */
+  /* A figure that holds a time: struck where times do not count. */
+  const timed = (text, doubt) => el("span", { class: doubt ? "doubtful" : "" }, text);
+
+  /* The steps from the promise to the clock, as bars that hang from one another; times that do not count have no bar. */
   function steps(g, doubt) {
     /** @type {{name: string, about?: string, from: number, to: number, show: string, end?: boolean}[]} */
     const list = [{ name: "The formula promises", from: 0, to: g.formula, show: times(g.formula), end: true }];
@@ -89,10 +94,10 @@
           el(
             "span",
             { class: "t", "aria-hidden": "true" },
-            el("i", { css: { left: pc(Math.min(x.from, x.to)), width: pc(Math.abs(x.to - x.from)) } }),
+            doubt ? null : el("i", { css: { left: pc(Math.min(x.from, x.to)), width: pc(Math.abs(x.to - x.from)) } }),
             el("u", { css: { left: pc(1) } }),
           ),
-          el("span", { class: "v" + (doubt && x.to === g.measured && x.end ? " doubtful" : "") }, x.show),
+          el("span", { class: "v" + (doubt ? " doubtful" : "") }, x.show),
         ),
       ),
     );
@@ -135,7 +140,7 @@
           el(
             "div",
             { class: "pn-box" },
-            formula(g),
+            formula(g, l.doubt),
             K.figures(
               [
                 {

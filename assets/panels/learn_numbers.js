@@ -120,12 +120,12 @@
         if (l === last && root.firstChild) return;
         last = l;
         const g = l && M.gap(l),
-          term = (name, text, now) =>
+          term = (name, text, now, doubt) =>
             el(
               "div",
               null,
               el("dt", null, el("var", null, name)),
-              el("dd", null, text, now ? el("b", null, " Here: " + now + ".") : null),
+              el("dd", null, text, now ? el("b", { class: doubt ? "doubtful" : "" }, " Here: " + now + ".") : null),
             );
         root.replaceChildren(
           ...[
@@ -137,13 +137,13 @@
             el(
               "div",
               { class: "pn-box" },
-              P.formula(g),
+              P.formula(g, Boolean(l && l.doubt)),
               el(
                 "dl",
                 { class: "pn-terms" },
                 term("\u03b1", "acceptance: the chance that the next guess is kept.", g && g.alpha.toFixed(2)),
                 term("\u03b3", "draft length: how many guesses in a row.", g && g.gamma.toFixed(g.gamma % 1 ? 1 : 0)),
-                term("c", "price of a guess, in target passes.", g && g.c.toFixed(2)),
+                term("c", "price of a guess, in target passes.", g && g.c.toFixed(2), l && l.doubt),
                 el(
                   "div",
                   null,

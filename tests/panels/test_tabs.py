@@ -404,7 +404,7 @@ def test_the_times_of_a_busy_machine_are_struck_in_every_panel(visit) -> None:
     busy = [*GREEDY, *({"type": "check", "lane": lane, "kind": "busy", "detail": {}} for lane in (1,))]
 
     def use(page):
-        for kind_view, timed in (("numbers", 3), ("formula", 2)):
+        for kind_view, timed in (("numbers", 3), ("formula", 5)):
             show(page, kind_view)
             assert page.locator(".pn-doubt").count() == 1 and page.locator(".pn-view .doubtful").count() == timed
 
@@ -412,7 +412,8 @@ def test_the_times_of_a_busy_machine_are_struck_in_every_panel(visit) -> None:
 
     def predict(page):
         show(page, "predict")
-        assert page.locator(".pn-doubt").count() == 1 and page.locator(".pn-view .doubtful").count() == 3
+        assert page.locator(".pn-doubt").count() == 1 and page.locator(".pn-view .doubtful").count() == 9
+        assert page.locator(".pn-fall i").count() == 0 < page.locator(".pn-fall .t").count(), "times that do not count have no bar"
 
     visit(predict, "lab", records=busy)
 
