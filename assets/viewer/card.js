@@ -86,7 +86,7 @@
     if (SV.why.temperature(v.lane) > 0 || !Array.isArray(from.top_softmax) || !from.top_softmax.length) return null;
     const list = rows(from.top_softmax, n && n.top_softmax, null, tok, [from.softmax_p, n && n.softmax_q]);
     return [
-      dist(v, list, tok, {}),
+      dist(v, list, tok, { softmax: true }),
       el("p", { class: "note", "data-message": "softmax.note" }, SV.messages.say("softmax.note")),
     ];
   }
@@ -138,7 +138,7 @@
       b = (x) => el("b", null, x);
     card.append(head(v, n.tok, place(v, n), yes ? "acc" : "rej", yes ? "Accepted" : "Rejected"));
     const eq = el("p", { class: "eq" });
-    if (finite(j.a) && finite(j.u)) {
+    if (finite(j.a) && finite(j.u) && !certain(v, j)) {
       card.append(ruler(v, j));
       eq.append(
         ...equation(j, b),
@@ -168,6 +168,8 @@
       );
     return card;
   }
+  /* At temperature 0 p and q are one-hot: the target's first choice decides, and no draw. */
+  const certain = (v, j) => SV.why.temperature(v.lane) === 0 && (j.a === 0 || j.a === 1);
   function equation(j, b) {
     if (finite(j.p) && finite(j.q) && j.q > 0 && Math.abs(Math.min(1, j.p / j.q) - j.a) < 2e-3) {
       const frac = f3(j.p) + " / " + f3(j.q);
@@ -183,21 +185,17 @@
     ];
   }
   function greedy(v, n, j, b) {
-    const top = Array.isArray(j.top_p) && j.top_p[0];
+    const top = Array.isArray(j.top_p) && j.top_p[0],
+      value = (p) => (finite(p) && !certain(v, j) ? " (p = " + f3(p) + ")" : "");
     if (j.verdict === "accepted")
-      return [
-        "The target's own choice is ",
-        b(SV.fold.label(v.lane, n.tok)),
-        finite(j.p) ? " (p = " + f3(j.p) + ")" : "",
-        ", so it keeps it.",
-      ];
+      return ["The target's own choice is ", b(SV.fold.label(v.lane, n.tok)), value(j.p), ", so it keeps it."];
     return [
       "The target's own choice is ",
       b(top ? SV.fold.label(v.lane, top[0]) : "another token"),
-      top ? " (p = " + f3(top[1]) + ")" : "",
+      value(top && top[1]),
       ", so it drops ",
       b(SV.fold.label(v.lane, n.tok)),
-      finite(j.p) ? " (p = " + f3(j.p) + ")." : ".",
+      value(j.p) + ".",
     ];
   }
   function source(v, n) {

@@ -56,6 +56,7 @@
         v.theme,
         v.end,
         v.runs,
+        SV.timing.doubt(v.lanes.map((l) => l.lane)),
         ...v.lanes.map(({ lane, k }) => who(lane) + ":" + k + ":" + SV.stage.titleOf(lane)),
       ].join();
       if (key === this.key) return;
@@ -71,7 +72,11 @@
       this.key = key;
       this.last = performance.now();
       this.v = v;
-      setText(this.note, NOTE + (v.runs > 1 ? "; of " + v.runs + " runs the first" : ""));
+      const uncounted = SV.timing.doubt(v.lanes.map((l) => l.lane));
+      setText(
+        this.note,
+        NOTE + (v.runs > 1 ? "; of " + v.runs + " runs the first" : "") + (uncounted ? "; not counted" : ""),
+      );
       const big = this.board.big,
         { series, top } = seriesOf(v);
       if (!series.some((s) => s.pts.length)) this.nothing();
@@ -128,7 +133,7 @@
         );
         const [t, y] = s.pts[s.pts.length - 1];
         add(svg("circle", { class: "dot", cx: X(t), cy: Y(y), r: 2.5 }));
-        ends.push({ y: Y(y), text: shorten(s.name, Math.floor((right - 34) / 6.4)) + " " + y.toFixed(0) });
+        ends.push({ y: Y(y), text: shorten(s.name, Math.floor((right - 34) / 6.4)) + s.rate(y) });
       }
       spread(ends, B).forEach((l) => add(svg("text", { class: "nm", x: w - right + 10, y: l.y + 4 }, l.text)));
       return S;
@@ -145,7 +150,8 @@
         x: s.pts.map((q) => q[0] * ms),
         y: s.pts.map((q) => q[1]),
         line: { color: color(s), width: s.base ? 1.5 : 2, dash: s.base ? "solid" : DASH[s.dash % 4] },
-        hovertemplate: "%{y:.1f} tok/s at %{x:.3~f}" + (ms > 1 ? " ms" : " s") + "<extra></extra>",
+        hovertemplate:
+          (s.rate(0) ? "%{y:.1f} tok/s" : s.name) + " at %{x:.3~f}" + (ms > 1 ? " ms" : " s") + "<extra></extra>",
       }));
       const right = margin(series, w / big) * big,
         max = top * 1.12,
@@ -155,7 +161,7 @@
           const y = s.pts[s.pts.length - 1][1];
           ends.push({
             y: (1 - y / max) * (H - 32),
-            text: shorten(s.name, Math.floor((right / big - 34) / 6.4)) + " " + y.toFixed(0),
+            text: shorten(s.name, Math.floor((right / big - 34) / 6.4)) + s.rate(y),
           });
         }
       const notes = spread(ends, H - 32).map((l) => ({
@@ -215,9 +221,12 @@
 
   function seriesOf(v) {
     let g = 0;
+    const doubt = SV.timing.doubt(v.lanes.map((l) => l.lane)),
+      rate = (y) => (doubt ? "" : " " + y.toFixed(0)); /* a speed that does not count is not named */
     const series = v.lanes.map(({ lane, k }) => ({
       name: SV.stage.titleOf(lane),
       base: SV.metrics.isBaseline(lane),
+      rate,
       dash: SV.metrics.isBaseline(lane) ? -1 : g++,
       pts: curve(lane, k).filter(([t]) => !(v.end > 0) || t <= v.end * 1.001),
     }));

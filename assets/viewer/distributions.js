@@ -40,18 +40,20 @@
     const z = best ? (p.get(best[0]) - q.get(best[0])) / best[1] : null;
     return finite(z) && z > 0 && z <= 1 ? z : null;
   }
-  function dist(v, list, me, { rejected, z, last }) {
+  function dist(v, list, me, { rejected, z, last, softmax }) {
     const max = Math.max(1e-9, ...list.map((r) => Math.max(r.v[0] || 0, r.v[1] || 0))),
       has = [0, 1, 2].map((k) => list.some((r) => r.v[k] !== null));
+    /* At temperature 0 p and q are one-hot, and what is drawn is neither of them. */
+    const names = softmax ? ["softmax target", "softmax draft", "target", "draft"] : ["p target", "q draft", "p", "q"];
     const sw = (c) => el("i", { class: "sw " + c }),
       g = el("div", { class: "dist" }),
       num = (x) => (x === null ? "" : f3(x)),
       none = (x) => x === null || x === undefined;
     g.append(
       el("span", { class: "hd" }),
-      el("span", { class: "hd" }, has[0] ? [sw("fp"), "p target"] : "", has[1] ? [sw("fq"), "q draft"] : ""),
-      el("span", { class: "hd num" }, has[0] ? "p" : ""),
-      el("span", { class: "hd num" }, has[1] ? "q" : ""),
+      el("span", { class: "hd" }, has[0] ? [sw("fp"), names[0]] : "", has[1] ? [sw("fq"), names[1]] : ""),
+      el("span", { class: "hd num" }, has[0] ? names[2] : ""),
+      el("span", { class: "hd num" }, has[1] ? names[3] : ""),
       el("span", { class: "res" }),
       el("span", { class: "hd res" }, has[2] ? [sw("fr"), "residual"] : ""),
       el("span", { class: "hd res" }),

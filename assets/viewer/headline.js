@@ -6,6 +6,7 @@
   const { firstDifference, over, busy } = SV.verdict;
   const M = SV.metrics,
     AS_FAST = 1.05 /* nearer than this is no difference that anybody would feel */,
+    ENOUGH = 8 /* passes of a lane, for a price of a pass to be more than chance */,
     MOST_TOKENS = 512 /* that one run may write */,
     LONG = 24 /* letters that fit beside a badge and a link on a phone */,
     HARD = 3; /* the step of the lesson "When it pays" that shows a round which lost */
@@ -119,7 +120,15 @@
         same: !d.same
           ? ""
           : SV.messages.say("headline.same.so_far", { part: d.same < n ? d.same + " of " + n + " " : "" }),
-        text: `Stopped after ${count(n, "token")}${d.same ? ": the same so far" : ""}, in ${passes(m.passes)} instead of ${n}.`,
+        text: SV.messages.say(
+          d.same === n ? "headline.stopped.same" : d.same ? "headline.stopped.part" : "headline.stopped",
+          {
+            tokens: count(n, "token"),
+            same: String(d.same),
+            passes: passes(m.passes),
+            n: String(n),
+          },
+        ),
       };
     const end = !fast
       ? busy([lane, base]) || m.implausible
@@ -142,7 +151,7 @@
   }
 
   /* Why fewer passes were no faster: what a pass over guesses costs beside a plain one, and the share of the time that guessing
-     took. Empty where it was faster, where times are doubtful, and where one of both is not known. */
+     took. Empty where it was faster, where times are doubtful or of too few passes, and where one of both is not known. */
   function reason(lane, base, runs) {
     if (!base || M.isBaseline(lane) || !over(lane) || !over(base) || busy([lane, base]) || SV.serverFacts.is(lane))
       return "";
@@ -150,8 +159,8 @@
       plain = M.of(base, base.committed),
       [drafting, verifying] = m.parts,
       all = m.parts.reduce((sum, part) => sum + part, 0);
-    if (!(m.walltime_speedup < AS_FAST) || m.implausible || !m.passes || !plain.passes || !all || !plain.parts[1])
-      return "";
+    if (!(m.walltime_speedup < AS_FAST) || m.implausible || !all || !plain.parts[1]) return "";
+    if (Math.min(m.passes, plain.passes) < ENOUGH) return "";
     return SV.messages.say("headline.reason", {
       times: (verifying / m.passes / (plain.parts[1] / plain.passes)).toFixed(1),
       share: String(Math.round((100 * drafting) / all)),

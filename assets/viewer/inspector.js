@@ -127,7 +127,7 @@
           ? (v.race ? SV.stage.titleOf(v.lane) + ", " : "") +
               (SV.serverFacts.is(v.lane) ? "message " : "round ").replace(/^./, (c) => (v.race ? c : c.toUpperCase())) +
               (r.i + 1) +
-              (v.race ? "" : " of " + v.lane.committed)
+              (v.race ? "" : " of " + Math.max(v.lane.committed, r.i + 1))
           : "Round inspector",
       );
       this.steps.hidden = v.race || !r || !r.nodes.length;

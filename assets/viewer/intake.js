@@ -130,16 +130,20 @@
       if (s === this.state && s === this.root.dataset.state) return;
       this.state = s;
       this.root.dataset.state = s;
-      if (["done", "stopped", "error"].includes(s))
-        setText(
-          this.announce,
-          s === "error"
-            ? this.statusText
+      const lanes = this.list(),
+        over = ["done", "stopped"].includes(s) && lanes.some((l) => l.header && l.header.mode !== "recorded");
+      /* Only a run that somebody waited for has ended: not a recording, and not the one before this. */
+      setText(
+        this.announce,
+        s === "error"
+          ? this.statusText
+          : !over
+            ? ""
             : "The run has ended. " +
-                this.list()
-                  .map((l) => SV.stage.titleOf(l) + ": " + SV.dom.count(F.sumAt(l, l.committed).tokens, "token"))
-                  .join(", "),
-        );
+              lanes
+                .map((l) => SV.stage.titleOf(l) + ": " + SV.dom.count(F.sumAt(l, l.committed).tokens, "token"))
+                .join(", "),
+      );
     },
     /* A finished trace begins at its beginning, moving; with reduced motion it rests on its last round. */
     begin() {

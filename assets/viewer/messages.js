@@ -129,7 +129,7 @@
       "Softmax: the model\u2019s own probabilities, as they are at temperature 1. At temperature 0 only the largest counts.",
 
     /* Times that cannot be trusted (timing.js) */
-    "timing.busy": "This machine was busy: times are not counted.",
+    "timing.busy": "The machine was busy: times are not counted.",
     "timing.lost": "{lost} of {turns} turns were disturbed by other work and are left out.",
     "timing.struck": "{struck} of {rows} speeds are struck through: faster than their accepted length allows.",
     "timing.implausible": "struck through: faster than its accepted length allows, so the machine changed meanwhile",
@@ -186,6 +186,10 @@
     "notice.before": "the run before",
     "headline.reading": "The prompt is being read: the first tokens follow.",
     "headline.same": "The same {tokens} in {passes} of the large model instead of {n}: {end}",
+    "headline.stopped": "Stopped after {tokens}, in {passes} instead of {n}.",
+    "headline.stopped.same": "Stopped after {tokens}: the same so far, in {passes} instead of {n}.",
+    "headline.stopped.part":
+      "Stopped after {tokens}, in {passes} instead of {n}: the same for the first {same}, as far as plain decoding came.",
     "headline.same.checked": "same text: checked",
     "headline.same.so_far": "same text so far: {part}checked",
     "notice.server.clock": " A server\u2019s clock is wall time at this client.",

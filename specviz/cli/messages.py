@@ -32,7 +32,7 @@ TEXTS = {
     "run.advised": "The generation_config.json of {target} recommends {fields}; --generation-config uses that.",
     "run.no_advice": "{target} has no generation_config.json with sampling settings.",
     "run.server_options": "A server takes a prompt with temperature, top-p, top-k, seed and length; {options} would be ignored.",
-    "run.busy": "This machine was busy: times are not counted.",
+    "run.busy": "The machine was busy: times are not counted.",
     "run.head_unused": "None of {tried} tries of the trained head or draft was accepted: is it for this model ({target})?",
     "vllm.missing": "vLLM is not installed here: pip install vllm, on a machine with a GPU.",
     "doctor.seconds": "--seconds takes a number from 0 to 600, not {given!r}.",

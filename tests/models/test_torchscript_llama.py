@@ -12,7 +12,7 @@ from specviz.models import eagle3, llama, torchscript
 from specviz.models import torchscript_llama as scripted
 from specviz.models.heads import TargetInfo
 from specviz.models.learning import LearningLlama
-from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts
+from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts, without_timing
 from specviz.targets.fast import FastModel
 from specviz.targets.int8 import Int8Model
 
@@ -171,7 +171,8 @@ def test_models_opened_after_many_others_are_not_frozen_and_compute_the_same_bit
     monkeypatch.setattr(torchscript, "_frozen", torchscript.MOST_FROZEN - 1 if limit == "number" else 0)
     monkeypatch.setattr(torchscript, "_frozen_bytes", torchscript.MOST_FROZEN_BYTES - int(1.5 * size) if limit == "bytes" else 0)
     frozen.clear()
-    models = [kind(checkpoint(folder, "llama")) for _ in range(3)]
+    with without_timing():  # another layout rounds differently
+        models = [kind(checkpoint(folder, "llama")) for _ in range(3)]
     assert len(frozen) == 1 and all(model.scripted is not None for model in models)
     rows = []
     for model in models:

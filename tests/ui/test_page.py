@@ -277,6 +277,21 @@ def test_new_chat_in_mid_run_forgets_that_run(page, backend):
     assert backend.runs[-1].turns == () and "a third question" in text(page) and page.is_hidden(".pg-chat")
 
 
+def test_the_end_of_a_run_is_announced_and_neither_a_recording_s_nor_the_last_one_s(page, backend):
+    said = "document.querySelector('#board .sv > span[aria-live=polite]').textContent"
+    state(page, "done")
+    assert page.evaluate(said) == ""  # a recording plays: nobody waited for it
+    run(page, "a first question")
+    assert page.evaluate(said).count(" tokens") >= 2
+    backend.hold(5)
+    begin(page, "a second question")
+    state(page, "live")
+    assert page.evaluate(said) == ""
+    backend.hold(None)
+    finish(page)
+    assert page.evaluate(said).count(" tokens") >= 2
+
+
 def test_a_model_that_cannot_be_loaded_leaves_a_way_back(page, backend):
     page.evaluate("() => { SpecVizPage.pending = { target: 'nobody/nothing' }; SpecVizPage.send('input'); }")
     page.wait_for_function("document.querySelector('#models .pg-line').textContent.includes('next run')")

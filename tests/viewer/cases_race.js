@@ -73,14 +73,15 @@
         return made;
       };
       const plain = timed(0, "autoregressive", 1, 10, [0, 1e9, 0, 0, 0]),
-        slow = timed(1, "Slow", 1.2, 4, [6e8, 6e8, 0, 0, 0]),
+        slow = timed(1, "Slow", 1.2, 8, [6e8, 12e8, 0, 0, 0]),
         said = SV.headline.reason(slow, plain);
       same(
         said,
-        SV.messages.say("headline.reason", { times: "1.5", share: "50" }),
-        "0.15 s a pass beside 0.1, half of 1.2 s",
+        SV.messages.say("headline.reason", { times: "1.5", share: "33" }),
+        "0.15 s a pass beside 0.1, a third of the time for guesses",
       );
-      same(SV.headline.reason(timed(2, "Fast", 0.5, 4, [1e8, 4e8, 0, 0, 0]), plain), "", "a faster one needs none");
+      same(SV.headline.reason(timed(2, "Fast", 0.5, 8, [1e8, 4e8, 0, 0, 0]), plain), "", "a faster one needs none");
+      same(SV.headline.reason(timed(3, "Few", 1.2, 7, [6e8, 6e8, 0, 0, 0]), plain), "", "nor one of few passes: that is chance");
       same(SV.headline.reason(plain, plain), "", "nor plain decoding");
       slow.checks = [{ kind: "busy", detail: {} }];
       same(SV.headline.reason(slow, plain), "", "nor a busy machine");
@@ -187,9 +188,13 @@
           SV.headline.say(ahead, lane(0, "autoregressive", [1], { tokens: text([1, 2].slice(0, k)), ...done(finish) }));
         same(
           [said(2).text, said(2).same],
-          ["Stopped after 5 tokens: the same so far, in 1 pass instead of 5.", "same text so far: 2 of 5 checked"],
+          [
+            "Stopped after 5 tokens, in 1 pass instead of 5: the same for the first 2, as far as plain decoding came.",
+            "same text so far: 2 of 5 checked",
+          ],
           finish,
         );
+        same(said(0).text, "Stopped after 5 tokens, in 1 pass instead of 5.", finish);
         same([said(0).same, said(0).sure], ["", false], "nothing was compared");
       }
       for (const x of [base, stopped, late]) x.header.sampling = { temperature: 0 };
@@ -210,7 +215,7 @@
       ok(!v.sure && v.winner === null, "nobody");
       same(
         v.sentence,
-        "Fast took the fewest passes of the large model, 1 for 10 tokens. This machine was busy: times are not counted.",
+        "Fast took the fewest passes of the large model, 1 for 10 tokens. The machine was busy: times are not counted.",
         "sentence",
       );
       const [plain, fast] = [lane(0, "autoregressive", [2]), lane(1, "Fast", [1], slow)];

@@ -150,6 +150,14 @@
       const l = lanes(0, own, { ...no, softmax_p: 0.1, top_softmax: [[7, 0.5], [5, 0.1]] }), // prettier-ignore
         card = SV.card.draw({ lane: l, round: l.rounds[0], sel: 0, phase: 4 });
       same(card.querySelectorAll('[data-message="numbers.softmax.draft"]').length, 1, "on the card");
+      const heads = (temperature) => {
+        const judged = { ...no, p: 0, q: 1, a: 0, u: 0.9, softmax_p: 0.1, top_p: [[7, 1]], top_softmax: [[7, 0.5], [5, 0.1]] }, // prettier-ignore
+          one = lanes(temperature, own, judged),
+          drawn = SV.card.draw({ lane: one, round: one.rounds[0], sel: 0, phase: 4 });
+        return [drawn.querySelectorAll(".ruler").length, /p target/.test(drawn.textContent), /u = 0/.test(drawn.textContent)];
+      };
+      same(heads(0), [0, false, false], "at temperature 0 nothing is drawn, and softmax is not called p");
+      same(heads(1), [1, true, true], "sampled");
     },
     "an answer that goes round in circles is found at its third round, and counted on"(SV) {
       const lane = (toks) => ({ tokens: toks.map((tok) => ({ tok })), header: null }),
