@@ -109,6 +109,11 @@ def test_times_of_a_busy_machine_are_struck_out_while_it_runs_and_after(drive, s
             assert len(struck) > 1 and set(struck) == {"line-through"}
             assert page.locator(".rtable td.best:nth-child(2), .rtable td.best:nth-child(3)").count() == 0
             assert TEXTS["headline.fast"] not in page.text_content(".headline")
+            if layout == "watch":
+                page.locator(".p-rate").scroll_into_view_if_needed()
+                page.wait_for_selector(".p-rate .nm")
+                named = page.locator(".p-rate .nm").all_text_contents()
+                assert len(named) > 1 and not [x for x in named if x.split()[-1].isdigit()], "no speed that does not count is named"
 
     drive(use)
 
