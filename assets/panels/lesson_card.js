@@ -50,6 +50,7 @@
       root,
       env,
       from: document.activeElement,
+      back: "learn",
       go: (k) => go(k),
       get step() {
         return i;
@@ -120,12 +121,12 @@
 
   function close(back) {
     if (!open) return;
-    const { root, env, from } = open;
+    const { root, env, from, back: home } = open;
     open = null;
     root.remove();
     if (back) {
       env.ctx.board?.pause?.();
-      env.ctx.go?.("learn");
+      env.ctx.go?.(home);
       if (from && from.isConnected) from.focus?.({ preventScroll: true });
     }
   }

@@ -161,7 +161,17 @@
     const say = tip(key),
       all = word + ": " + SV.metrics.DEFINITIONS[key][1];
     say.setAttribute("aria-hidden", "true");
-    return el("button", { class: "term", type: "button", "aria-label": all }, el("span", { class: "def" }, word), say);
+    const shut = (e) => {
+      if (e.key !== "Escape" || document.activeElement !== e.currentTarget) return;
+      e.currentTarget.blur();
+      e.stopPropagation();
+    };
+    return el(
+      "button",
+      { class: "term", type: "button", "aria-label": all, on: { keydown: shut } },
+      el("span", { class: "def" }, word),
+      say,
+    );
   }
 
   SV.dom = {

@@ -41,9 +41,11 @@ def questions(name: Any = None) -> dict[str, Any]:
 
 def offered(card: str) -> tuple[list[str], list[str]]:
     """Return the engines that offer a method of the catalogue and the models that bring what it needs, by their names."""
-    engines, models = _table()["questions"]["engine"]["answers"], _table()["questions"]["model"]["models"]
-    methods = [method for method in _table()["methods"].values() if method["card"] == card]
-    return ([name for key, name in engines.items() if any(key in method["flags"] for method in methods)],
+    table = _table()
+    engines, models = table["questions"]["engine"]["answers"], table["questions"]["model"]["models"]
+    methods = [method for method in table["methods"].values() if method["card"] == card]
+    return ([name for key, name in engines.items()
+             if any(key in method["flags"] for method in methods) or card in table["engines"][key].get("also", ())],
             [name for method in methods for need in method.get("needs", ()) for name in models.get(need, ())])
 
 

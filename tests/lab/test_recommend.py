@@ -39,6 +39,8 @@ def test_many_requests_turn_the_order_around():
 def test_figures_have_sources_and_cards_exist():
     for figure in TABLE["figures"]:
         assert figure["method"] in TABLE["methods"] and figure["source"] and figure["speedup"] > 0 and figure["setting"]
+    for engine in TABLE["engines"].values():
+        assert set(engine.get("also", ())) <= set(catalogue())
     for method in TABLE["methods"].values():
         assert method["card"] in catalogue() and set(method["flags"]) <= set(TABLE["engines"])
 

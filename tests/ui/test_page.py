@@ -798,6 +798,12 @@ def test_when_it_does_not_pay_is_one_press_away(page):
     page.click(".pays")
     page.wait_for_selector(".pn-lesson")
     assert page.inner_text(".pn-lesson h3") == "A hard place" and page.evaluate("SpecVizPage.tab") == "watch"
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".pn-lesson", state="detached")
+    assert page.evaluate("SpecVizPage.tab") == "watch"  # back to where it was asked for
+    page.focus(".sv .term >> visible=true >> nth=0")
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.className") != "term"  # Escape closes an explanation, too
 
 
 @pytest.mark.thorough

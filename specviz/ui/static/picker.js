@@ -143,7 +143,8 @@ function chip(card, lane, text, mark) {
     });
     node.dataset.key = card.key;
     node.setAttribute("aria-pressed", String(on));
-    node.title = on ? `${card.summary} Press to take it away.` : locked || card.summary;
+    const fast = mark ? ` ${mark} the speed of plain decoding, as docs/bench.md has it.` : "";
+    node.title = on ? `${card.summary} Press to take it away.` : locked || card.summary + fast;
     node.setAttribute("aria-disabled", String(!on && blocked));
     if (mark) node.append(make("small", "", mark));
     node.addEventListener("focus", () => trigger("focus"));

@@ -107,13 +107,17 @@
     window.SpecVizPanels?.present?.start({ board: await whenBoard(), go });
   }
 
-  /* A step of one of Learn's lessons, at once. */
+  /* A step of one of Learn's lessons, at once; its end leads back to where it was asked for. */
   async function lesson(key, step = 0) {
+    const asked = page.tab;
     go("learn");
     await panels.get("learn");
     document.dispatchEvent(new CustomEvent("specviz:show", { detail: { kind: "learn", view: "start" } }));
     document.querySelector(`#host-learn [data-track="${key}"]`)?.click();
-    window.SpecVizPanels?.lessons.current()?.go(step);
+    const now = window.SpecVizPanels?.lessons.current();
+    if (!now) return;
+    now.back = asked;
+    now.go(step);
   }
 
   /* Whether the board stands under a panel that drives it. */
