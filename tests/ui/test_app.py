@@ -26,6 +26,11 @@ print(sorted({"torch", "transformers", "safetensors"} & set(sys.modules)), flush
 """
 
 
+def test_arguments_are_refused_and_not_passed_over():
+    ended = subprocess.run([sys.executable, "app.py", "--port", "7971"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1 and "'--port'" in ended.stderr and "GRADIO_SERVER_PORT" in ended.stderr and not ended.stdout
+
+
 @pytest.mark.thorough
 def test_the_first_load_moves_without_torch(visit):
     port = free_port()
