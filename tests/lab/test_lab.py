@@ -15,6 +15,7 @@ from specviz.lab import recordings as library
 from specviz.lab.compare import compare, lanes_of
 from specviz.lab.distribution_test import TEXTS
 from specviz.lab.mistakes import MISTAKES
+from specviz.run import machine
 from specviz.run.request import SessionError
 from specviz.targets.tiny import TinyTarget
 
@@ -128,7 +129,8 @@ def test_a_sweep_holds_every_value_beside_plain_decoding():
         assert 1 <= row["block_efficiency"] <= row["value"] + 1
 
 
-def test_a_load_is_reported_as_it_grows_and_a_stop_tells_what_there_is():
+def test_a_load_is_reported_as_it_grows_and_a_stop_tells_what_there_is(monkeypatch):
+    monkeypatch.setattr(machine, "fit_threads", lambda measure: (1, 1.0))  # no pass is slow beside that: a busy machine concludes nothing
     payload = {"methods": ["autoregressive", "speculative"], "users": [2], "requests": 2, "max_new_tokens": 4, "tasks": ["chat"]}
     *growing, last = ask("load", payload, FakeLoaded(context=400))
     assert growing and all(part["at"]["users"] == 2 for part in growing) and "at" not in last and last["machine"]

@@ -166,12 +166,13 @@ def test_models_opened_after_many_others_are_not_frozen_and_compute_the_same_bit
     """torch keeps each frozen module's graphs and weights for the rest of the process, so their number and bytes are bounded."""
     frozen = []
     monkeypatch.setattr(torch.jit, "freeze", lambda module, **how: frozen.append(module) or module)
-    size = kind(checkpoint(folder, "llama")).block_bytes
+    with without_timing():  # another layout rounds differently, and two layouts take twice the bytes
+        size = kind(checkpoint(folder, "llama")).block_bytes
     assert size > 0
     monkeypatch.setattr(torchscript, "_frozen", torchscript.MOST_FROZEN - 1 if limit == "number" else 0)
     monkeypatch.setattr(torchscript, "_frozen_bytes", torchscript.MOST_FROZEN_BYTES - int(1.5 * size) if limit == "bytes" else 0)
     frozen.clear()
-    with without_timing():  # another layout rounds differently
+    with without_timing():
         models = [kind(checkpoint(folder, "llama")) for _ in range(3)]
     assert len(frozen) == 1 and all(model.scripted is not None for model in models)
     rows = []
