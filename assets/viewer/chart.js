@@ -50,13 +50,14 @@
     /* v: {lanes: [{lane, k}], runs, end, theme, width, fresh, live}; while a run is in flight, a chart that is slow to draw
        is drawn less often. */
     paint(v) {
-      const w = v.width;
+      const w = v.width,
+        doubt = SV.timing.doubt(v.lanes.map((l) => l.lane));
       const key = [
         w,
         v.theme,
         v.end,
         v.runs,
-        SV.timing.doubt(v.lanes.map((l) => l.lane)),
+        doubt,
         ...v.lanes.map(({ lane, k }) => who(lane) + ":" + k + ":" + SV.stage.titleOf(lane)),
       ].join();
       if (key === this.key) return;
@@ -72,10 +73,9 @@
       this.key = key;
       this.last = performance.now();
       this.v = v;
-      const uncounted = SV.timing.doubt(v.lanes.map((l) => l.lane));
       setText(
         this.note,
-        NOTE + (v.runs > 1 ? "; of " + v.runs + " runs the first" : "") + (uncounted ? "; not counted" : ""),
+        NOTE + (v.runs > 1 ? "; of " + v.runs + " runs the first" : "") + (doubt ? "; not counted" : ""),
       );
       const big = this.board.big,
         { series, top } = seriesOf(v);
