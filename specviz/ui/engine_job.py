@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 BEAT = 0.05  # seconds between two frames
 UNREAD = 4  # unread messages after which no more are made: a slow reader gets fewer and larger ones
 PATIENCE = 10.0  # seconds without a message read before the reader counts as gone
+LOOK = 1.0  # most seconds counted between two looks: if this process itself stood still, no reader could read
 
 
 class ReaderGone(Refused):
@@ -130,16 +131,15 @@ class Reader:
 
     def __init__(self, visitor: Visitor):
         self.visitor = visitor
-        self._before, self._since = 0, time.monotonic()
+        self._before, self._looked, self._waited = 0, time.monotonic(), 0.0
 
     def behind(self) -> bool:
-        """Return whether so much output is unread that no more should be sent now. Raises ReaderGone if nothing was
-        read for PATIENCE seconds."""
+        """Return whether so much output is unread that no more should be sent now; to be called repeatedly. Raises ReaderGone if
+        nothing was read for PATIENCE seconds, of which at most LOOK are counted between two calls."""
         unread, now = self.visitor.unread(), time.monotonic()
-        if unread == 0 or unread < self._before:
-            self._since = now
-        self._before = unread
-        if now - self._since > PATIENCE:
+        self._waited = 0.0 if unread == 0 or unread < self._before else self._waited + min(LOOK, now - self._looked)
+        self._before, self._looked = unread, now
+        if self._waited > PATIENCE:
             self.visitor.forget()
             raise ReaderGone("run.unread", seconds=PATIENCE)
         return unread >= UNREAD

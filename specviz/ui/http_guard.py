@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import socket
+import time
 from collections import Counter
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
@@ -193,8 +194,13 @@ class HttpGuard:
             queue = self._budget.queue = self._event_queue()
 
             async def sweep() -> None:
+                late = False
                 while True:
+                    before = time.monotonic()
                     await asyncio.sleep(SWEEP)
+                    late = not late and time.monotonic() - before > 2 * SWEEP
+                    if late:  # this process stood still, so nobody could read: readers get until the next sweep
+                        continue
                     self._budget.states = getattr(getattr(queue, "server_app", None), "state_holder", None)
                     self._budget.drop_unread()
                     if self._runs:

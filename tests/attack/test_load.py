@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -93,6 +94,20 @@ def test_a_run_that_nobody_reads_is_stopped_and_keeps_a_few_messages(monkeypatch
     assert live.gone and live.stop.is_set() and frames[-1]["status"]["state"] == "stopped" and not frames[-1]["e"]
     assert frames[-1]["status"]["code"] == "run.unread" and box.most <= job.UNREAD and box.held == 1
     assert backend.idle() and line.ahead(line.enter()) == 0
+
+
+def test_time_in_which_the_server_stood_still_is_not_the_readers(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    reader = job.Reader(Visitor("", lambda: 1, lambda: None))
+    clock[0] += 60  # a model loads, or the process is suspended, before the first look
+    assert not reader.behind()
+    clock[0] += 60
+    assert not reader.behind()
+    with pytest.raises(job.ReaderGone):
+        for _ in range(int(job.PATIENCE / job.LOOK)):
+            clock[0] += job.LOOK
+            reader.behind()
 
 
 def test_a_reader_that_falls_behind_gets_everything_in_fewer_frames():

@@ -79,7 +79,9 @@ def test_app_py_listens_where_the_environment_says_and_ends_on_request():
 def real():
     from specviz.ui import Engine
 
-    server = Server(Engine())
+    engine = Engine()
+    engine.load(None)  # before the browser waits: on a busy machine it takes longer than a selector's timeout
+    server = Server(engine)
     yield server
     server.close()
 

@@ -210,6 +210,30 @@ def test_sessions_that_were_read_are_dropped_and_an_open_page_keeps_its_own(serv
         heartbeat.close()
 
 
+def test_after_a_standstill_readers_get_until_the_next_sweep(monkeypatch):
+    """The first sweep after it drops nothing; two late ones in a row are a slow server, whose messages are dropped all the same."""
+    naps, clock, swept = iter([1.0, 30.0, 1.0, 30.0, 30.0]), [0.0], []
+
+    async def sleep(seconds):
+        nap = next(naps, None)
+        if nap is None:
+            raise asyncio.CancelledError
+        clock[0] += nap
+
+    async def serve():
+        guard._sweep()
+        await asyncio.wait([guard._sweeper])
+
+    budget = AddressBudget()
+    budget.drop_unread = lambda: swept.append(clock[0])
+    guard = HttpGuard(None, {}, {}, budget)
+    guard._event_queue = gradio_queue
+    monkeypatch.setattr(http_guard, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(http_guard, "asyncio", SimpleNamespace(sleep=sleep, get_running_loop=asyncio.get_running_loop))
+    asyncio.run(serve())
+    assert swept == [1.0, 32.0, 92.0]
+
+
 @pytest.mark.parametrize("path", ["queue/join", "run/methods", "run/methods/", "api/methods", "call/methods", "call/v2/methods", "cancel", "reset",
                                   "queue/data?session_hash=", "heartbeat/"])
 def test_a_long_name_of_a_session_is_refused_before_anything_is_kept(server, path):
