@@ -8,27 +8,47 @@ of the extra rows. Measurements use every answer position as an anchor, as for h
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..models import in_target
-from ..models.pretrained import decoder_layers
 from ..trees import full_tree
 from . import chains, losses, ranks
-from .features import Batch, Features
+from .features import Batch, Features, batch_of
 from .job import Job
 from .masked_block import sample_anchors
 from .runner import Runner
+from .state_cache import StateCache
+
+
+class EntryFeatures(Features):
+    """Batches whose ``layer`` holds the states of the text that enter ``first``, the lowest layer that extra rows enter: the layers
+    below it see the text alone. States of an inner layer are cached on disk."""
+
+    keeps = "layer"
+
+    def __init__(self, job: Job, hparams: dict):
+        super().__init__(job, hparams)
+        self.first = min(in_target.build(self.target_info, hparams).layers)
+        if self.first:
+            self.kept = StateCache(self.root / f"states-{self.first}", self.answers, self.head.shape[1])
+
+    @torch.no_grad()
+    def states(self, material) -> Batch:
+        """Return the output of ``draft.collate`` as a Batch with these states; it holds no last hidden states."""
+        entering = entering_states(self.target, material[0], self.first).flatten(0, 1)
+        return batch_of(material, entering[:, :0], entering)
 
 
 def run(job: Job, recipe: str) -> Path:
     """Train the drafter of a recipe; return the folder of its weights."""
     hparams = job.hparams(recipe)
-    features = Features(job, hparams)
+    features = EntryFeatures(job, hparams)
     torch.manual_seed(job.seed)
     model = in_target.build(features.target_info, hparams)
     runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
@@ -60,9 +80,31 @@ def all_anchors(batch: Batch, steps: int) -> Tensor:
     return torch.stack([torch.cat([one, one[-1:].expand(most - len(one))]) for one in found]).to(batch.ids.device)
 
 
+@contextmanager
+def only_layers(net: Any, first: int, end: int | None = None) -> Iterator[Any]:
+    """Within this context a transformers model consists of its layers from ``first`` to before ``end``."""
+    layers = net.model.layers
+    net.model.layers = layers[first:end]
+    try:
+        yield net.model.layers
+    finally:
+        net.model.layers = layers
+
+
+def entering_states(net: Any, ids: Tensor, layer: int) -> Tensor:
+    """Return the hidden states [rows, width, hidden] of texts ids [rows, width] that enter a layer; layer 0: the embeddings."""
+    if layer == 0:
+        return net.get_input_embeddings()(ids)
+    found: list[Any] = []  # by a hook: transformers' own list of states remembers which layers there were at its first call
+    with only_layers(net, 0, layer) as layers, ExitStack() as stack:
+        stack.callback(layers[-1].register_forward_hook(lambda module, args, output: found.append(output)).remove)
+        net.model(ids, use_cache=False)
+    return found[0][0] if isinstance(found[0], tuple) else found[0]
+
+
 class ExtraRowStates:
-    """Run the target over a batch with the extra rows after given anchors, in one forward pass. owners [rows, n]: flat positions
-    of the anchors."""
+    """Run the target over a batch with the extra rows after given anchors, in one forward pass from the lowest layer that extra rows
+    enter. owners [rows, n]: flat positions of the anchors."""
 
     def __init__(self, model: in_target.InTargetRows, features: Features, owners: Tensor):
         self.model, self.features, self.owners = model, features, owners
@@ -87,16 +129,18 @@ class ExtraRowStates:
         each, steps, chains_each = self.owners.shape[1], len(self.model), self.model.chains
         at = self.owners % width
         net, device = self.features.target, batch.ids.device
-        ids = torch.cat([batch.ids, batch.ids.new_zeros(rows, each * chains_each * steps)], 1)
+        first = min(self.model.layers)
+        text = (entering_states(net, batch.ids, first) if batch.layer is None else batch.layer.view(rows, width, -1)).to(net.dtype)
+        states = torch.cat([text, text.new_zeros(rows, each * chains_each * steps, text.shape[-1])], 1)
         deep = torch.arange(1, steps + 1, device=device).repeat(chains_each)
         positions = torch.cat([torch.arange(width, device=device).expand(rows, -1), (at[..., None] + deep).flatten(1)], 1)
         sees = extra_row_mask(at, width, chains_each, steps)
         mask = torch.zeros(sees.shape, dtype=net.dtype, device=device).masked_fill_(~sees, torch.finfo(net.dtype).min)
         with ExitStack() as stack:
-            for layer, block in enumerate(decoder_layers(net, net.config)):
+            for layer, block in enumerate(stack.enter_context(only_layers(net, first)), first):
                 if layer in self.model.layers:
                     stack.callback(block.register_forward_pre_hook(self._enters(layer, at, width), with_kwargs=True).remove)
-            out = net.model(ids, attention_mask=mask[:, None], position_ids=positions, use_cache=False).last_hidden_state
+            out = net.model(inputs_embeds=states, attention_mask=mask[:, None], position_ids=positions, use_cache=False).last_hidden_state
         return out[:, width:].unflatten(1, (each, chains_each, steps)).float().mean(2)
 
     def _enters(self, layer: int, at: Tensor, width: int) -> Callable:
@@ -149,9 +193,7 @@ def extra_row_mask(at: Tensor, width: int, chains_each: int, steps: int) -> Tens
 def early_exit_loss(model: in_target.StreamRows, features: Features, batch: Batch) -> Tensor:
     """Return the next-token loss of the hidden states that enter the stream layers: the early prediction by which Speculative
     Streaming prunes its tree."""
-    with torch.no_grad():
-        entering = features.target.model(batch.ids, output_hidden_states=True).hidden_states[model.layers[0]].flatten(0, 1)
-    states = model.early(entering[batch.where].float())
+    states = model.early(batch.captured[batch.where].float())
     normed = features.target.model.norm(states.to(features.head.dtype))
     return losses.distil(normed.float(), features.head, batch.top_ids, batch.top_logp, batch.labels, 0.0)
 
