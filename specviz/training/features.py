@@ -8,8 +8,11 @@ resumed run continues with the same losses.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -119,6 +122,47 @@ class Features:
         out = self.target.model(material[0], output_hidden_states=self.layer is not None)
         entering = out.hidden_states[self.layer].flatten(0, 1) if self.layer is not None else None
         return batch_of(material, out.last_hidden_state.flatten(0, 1), entering)
+
+
+class EntryFeatures(Features):
+    """Batches whose ``layer`` holds the states of the text that enter one layer, the embeddings for layer 0. What lies above it is
+    not computed, so ``states`` is empty. States of an inner layer are cached on disk."""
+
+    keeps = "layer"
+
+    def __init__(self, job: Job, hparams: dict, layer: int):
+        super().__init__(job, hparams)
+        self.layer = layer
+        if layer:
+            self.kept = StateCache(self.root / f"states-{layer}", self.answers, self.head.shape[1])
+
+    @torch.no_grad()
+    def states(self, material) -> Batch:
+        """Return the output of ``draft.collate`` as a Batch with these states."""
+        entering = entering_states(self.target, material[0], self.layer or 0).flatten(0, 1)
+        return batch_of(material, entering[:, :0], entering)
+
+
+@contextmanager
+def only_layers(net: Any, first: int, end: int | None = None) -> Iterator[Any]:
+    """Within this context a transformers model consists of its layers from ``first`` to before ``end``."""
+    layers = net.model.layers
+    net.model.layers = layers[first:end]
+    try:
+        yield net.model.layers
+    finally:
+        net.model.layers = layers
+
+
+def entering_states(net: Any, ids: Tensor, layer: int) -> Tensor:
+    """Return the hidden states [rows, width, hidden] of texts ids [rows, width] that enter a layer; layer 0: the embeddings."""
+    if layer == 0:
+        return net.get_input_embeddings()(ids)
+    found: list[Any] = []  # by a hook: transformers' own list of states remembers which layers there were at its first call
+    with only_layers(net, 0, layer) as layers, ExitStack() as stack:
+        stack.callback(layers[-1].register_forward_hook(lambda module, args, output: found.append(output)).remove)
+        net.model(ids, use_cache=False)
+    return found[0][0] if isinstance(found[0], tuple) else found[0]
 
 
 def batch_of(material, states: Tensor, layer: Tensor | None) -> Batch:

@@ -8,10 +8,9 @@ of the extra rows. Measurements use every answer position as an anchor, as for h
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,38 +18,19 @@ from torch import Tensor
 from ..models import in_target
 from ..trees import full_tree
 from . import chains, losses, ranks
-from .features import Batch, Features, batch_of
+from .features import Batch, EntryFeatures, Features, body_of, entering_states, only_layers
 from .job import Job
 from .masked_block import sample_anchors
 from .runner import Runner
-from .state_cache import StateCache
-
-
-class EntryFeatures(Features):
-    """Batches whose ``layer`` holds the states of the text that enter ``first``, the lowest layer that extra rows enter: the layers
-    below it see the text alone. States of an inner layer are cached on disk."""
-
-    keeps = "layer"
-
-    def __init__(self, job: Job, hparams: dict):
-        super().__init__(job, hparams)
-        self.first = min(in_target.build(self.target_info, hparams).layers)
-        if self.first:
-            self.kept = StateCache(self.root / f"states-{self.first}", self.answers, self.head.shape[1])
-
-    @torch.no_grad()
-    def states(self, material) -> Batch:
-        """Return the output of ``draft.collate`` as a Batch with these states; it holds no last hidden states."""
-        entering = entering_states(self.target, material[0], self.first).flatten(0, 1)
-        return batch_of(material, entering[:, :0], entering)
 
 
 def run(job: Job, recipe: str) -> Path:
     """Train the drafter of a recipe; return the folder of its weights."""
     hparams = job.hparams(recipe)
-    features = EntryFeatures(job, hparams)
+    info = body_of(job.model(job.target))
     torch.manual_seed(job.seed)
-    model = in_target.build(features.target_info, hparams)
+    model = in_target.build(info, hparams)
+    features = EntryFeatures(job, hparams, min(model.layers))
     runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
 
     def loss_at(step: int):
@@ -78,28 +58,6 @@ def all_anchors(batch: Batch, steps: int) -> Tensor:
         found.append(torch.arange(first, int(where.max()) if len(where) else first + 1))
     most = max(map(len, found))
     return torch.stack([torch.cat([one, one[-1:].expand(most - len(one))]) for one in found]).to(batch.ids.device)
-
-
-@contextmanager
-def only_layers(net: Any, first: int, end: int | None = None) -> Iterator[Any]:
-    """Within this context a transformers model consists of its layers from ``first`` to before ``end``."""
-    layers = net.model.layers
-    net.model.layers = layers[first:end]
-    try:
-        yield net.model.layers
-    finally:
-        net.model.layers = layers
-
-
-def entering_states(net: Any, ids: Tensor, layer: int) -> Tensor:
-    """Return the hidden states [rows, width, hidden] of texts ids [rows, width] that enter a layer; layer 0: the embeddings."""
-    if layer == 0:
-        return net.get_input_embeddings()(ids)
-    found: list[Any] = []  # by a hook: transformers' own list of states remembers which layers there were at its first call
-    with only_layers(net, 0, layer) as layers, ExitStack() as stack:
-        stack.callback(layers[-1].register_forward_hook(lambda module, args, output: found.append(output)).remove)
-        net.model(ids, use_cache=False)
-    return found[0][0] if isinstance(found[0], tuple) else found[0]
 
 
 class ExtraRowStates:

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from ..methods.trained_heads.kangaroo import network as kangaroo
 from . import early_exit
-from .features import Batch, Features
+from .features import Batch, EntryFeatures, Features
 from .job import Job
 
 
 def run(job: Job) -> Path:
     """Train Kangaroo's adapter; return the folder of its weights."""
-    return early_exit.run(job, "kangaroo", Features, kangaroo.build, adapter_states, CARD)
+    return early_exit.run(job, "kangaroo", EntryFeatures, kangaroo.build, adapter_states, CARD)
 
 
 def adapter_states(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
