@@ -2,15 +2,11 @@
    props.about: {title of a target: {about, languages}}; a model that was typed in has no entry. */
 const about = element.querySelector(".pg-about");
 function paint() {
-  const field = document.querySelector("#target input"),
-    found = props.about[field?.value || Object.keys(props.about)[0]];
+  const found = window.SpecVizPage.ofTarget(props.about);
   about.textContent = found
     ? [found.about, found.languages && found.languages + " only."].filter(Boolean).join(" ")
     : "";
   about.hidden = !about.textContent;
 }
-document.addEventListener("input", (event) => event.target.closest?.("#target") && setTimeout(paint, 150));
-document.addEventListener("focusout", (event) => event.target.closest?.("#target") && setTimeout(paint, 150));
-for (const name of ["specviz:taken", "specviz:othertarget"])
-  document.addEventListener(name, () => [150, 600].forEach((wait) => setTimeout(paint, wait)));
+window.SpecVizPage.onTarget(paint);
 for (const wait of [0, 400]) setTimeout(paint, wait);

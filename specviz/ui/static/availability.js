@@ -28,5 +28,15 @@
     return `This page has no ${missing.join(" and no ")}: left out${model ? ", so another model answers" : ""}.`;
   };
 
-  Object.assign(page, { cardOf, modelOf });
+  /* What is known of the chosen target; byTitle: by the titles of the targets. The first one stands chosen before anybody chooses. */
+  const ofTarget = (byTitle) => byTitle[document.querySelector("#target input")?.value || Object.keys(byTitle)[0]];
+  /* Calls paint when another target is chosen, by hand or by a link: Gradio writes the field a moment after its event. */
+  const onTarget = (paint) => {
+    const soon = () => [150, 600].forEach((wait) => setTimeout(paint, wait));
+    for (const name of ["input", "focusout"])
+      document.addEventListener(name, (event) => event.target.closest?.("#target") && soon());
+    for (const name of ["specviz:taken", "specviz:othertarget"]) document.addEventListener(name, soon);
+  };
+
+  Object.assign(page, { cardOf, modelOf, ofTarget, onTarget });
 })();

@@ -36,9 +36,7 @@ function languageOf(text) {
   );
   return found ? found[0] : "";
 }
-/* The chosen target's; the first one stands chosen before anybody chooses. */
-const reads = () =>
-  props.languages[document.querySelector("#target input")?.value || Object.keys(props.languages)[0]] || "";
+const reads = () => window.SpecVizPage.ofTarget(props.languages) || "";
 function paint() {
   const text = document.querySelector("#prompt textarea")?.value || "",
     found = NAMES.filter(([name, kind]) => !reads().includes(name) && kind.test(text)).map(([name]) => name);
@@ -51,7 +49,6 @@ function paint() {
     : `This model was trained on ${reads()} only; ${seen.length ? seen.join(" and ") : language} it hardly knows, ` +
       "so the answer will mean little.";
 }
-document.addEventListener("input", (event) => event.target.closest?.("#prompt, #target") && paint());
-document.addEventListener("focusout", (event) => event.target.closest?.("#target") && setTimeout(paint, 150));
-document.addEventListener("specviz:taken", () => setTimeout(paint, 150));
+document.addEventListener("input", (event) => event.target.closest?.("#prompt") && paint());
+window.SpecVizPage.onTarget(paint);
 paint();
