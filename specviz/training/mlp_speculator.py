@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
+
 from ..methods.trained_heads.mlp_speculator import network as mlp_speculator
 from ..trees import full_tree
 from . import parallel_heads, ranks
@@ -18,7 +20,19 @@ from .job import Job
 def run(job: Job) -> Path:
     """Train MLPSpeculator's levels; return the folder of their weights."""
     return parallel_heads.run(job, "mlp_speculator", mlp_speculator.build, head_states_function, about,
-                     chain=lambda model: full_tree(model.top), most=parallel_heads.OWN_MATRICES)
+                     chain=lambda model: full_tree(model.top), begin=begin, most=parallel_heads.OWN_MATRICES)
+
+
+@torch.no_grad()
+def begin(model: mlp_speculator.MLPSpeculator, features: Features) -> None:
+    """Initialise embeddings and output matrices with the target's output matrix, projected on its main directions: with few training
+    tokens most rows of a large vocabulary would otherwise stay random."""
+    matrix = features.head.float()
+    basis = torch.linalg.eigh(matrix.T @ matrix)[1].flip(1)[:, : model.inner]  # [hidden, inner], the largest first
+    table = matrix @ basis
+    for part in (*model.emb, *model.head):
+        part.weight.copy_(table / table.std() * model.inner**-0.5)
+    model.proj[0].weight.copy_(basis.T)
 
 
 def about(model: mlp_speculator.MLPSpeculator, hparams: dict) -> str:
@@ -42,4 +56,5 @@ CARD = """An MLPSpeculator of {levels} levels, {inner} numbers wide. From the ta
 before it, each level guesses the next token; the most probable paths are checked in one pass, so a wrong guess costs time and
 never changes the text.
 
+Embeddings and output matrix began as the target's output matrix, projected on its main directions.
 Loss: distillation plus {hard_label_weight} times cross-entropy; level i's loss is multiplied by {loss_decay}^i."""
