@@ -28,7 +28,7 @@
     return `This page has no ${missing.join(" and no ")}: left out${model ? ", so another model answers" : ""}.`;
   };
 
-  /* What is known of the chosen target; byTitle: by the titles of the targets. The first one stands chosen before anybody chooses. */
+  /* What is known of the chosen target, by the titles of all; the first one stands chosen before anybody chooses. */
   const ofTarget = (byTitle) => byTitle[document.querySelector("#target input")?.value || Object.keys(byTitle)[0]];
   /* Calls paint when another target is chosen, by hand or by a link: Gradio writes the field a moment after its event. */
   const onTarget = (paint) => {
