@@ -7,6 +7,7 @@ all texts and ends with the target's own, and the loss is distillation.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -30,9 +31,11 @@ def begin(model: mlp_speculator.MLPSpeculator, features: Features) -> None:
     matrix = features.head.float()
     basis = torch.linalg.eigh(matrix.T @ matrix)[1].flip(1)[:, : model.inner]  # [hidden, inner], the largest first
     table = matrix @ basis
-    for part in (*model.emb, *model.head):
+    parts: list[Any] = [*model.emb, *model.head]
+    for part in parts:
         part.weight.copy_(table / table.std() * model.inner**-0.5)
-    model.proj[0].weight.copy_(basis.T)
+    first: Any = model.proj[0]
+    first.weight.copy_(basis.T)
 
 
 def about(model: mlp_speculator.MLPSpeculator, hparams: dict) -> str:
