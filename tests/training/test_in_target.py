@@ -9,7 +9,7 @@ from specviz.drafters.heads.in_target import InTargetTree, uniform_plan
 from specviz.models import in_target as models
 from specviz.training import hidden_transfer, in_target, pass_sampling, ppd, speculative_streaming
 from specviz.training.draft import collate
-from specviz.training.features import Features
+from specviz.training.features import Features, entering_states
 from specviz.training.text_answers import Answer
 from specviz.trees import full_tree
 
@@ -74,3 +74,19 @@ def test_what_is_trained_uses_the_text(material, trained, features, name):  # no
             reader = in_target.ExtraRowStates(model, features, batch.where[None, 5:6])
             seen.append([(reader.head_states(batch, step)[1] @ features.head.T).softmax(-1) for step in range(len(model))])
     assert all(float((a - b).abs().sum()) > 1e-3 for a, b in zip(*seen))
+
+
+def test_states_that_enter_a_layer_are_those_of_the_whole_network(features):
+    """Of any layer, in any order: what a library keeps of the layers that it saw first must not matter."""
+    net, ids = features.target, features.own.answers[0].ids[None]
+    with torch.no_grad():
+        found = {layer: entering_states(net, ids, layer) for layer in (2, 0, 1)}
+        seen = []
+        hooks = [layer.register_forward_pre_hook(lambda module, args, kwargs: seen.append(args[0] if args else kwargs["hidden_states"]), with_kwargs=True)
+                 for layer in net.model.layers]
+        net.model(ids)
+    for hook in hooks:
+        hook.remove()
+    assert len(seen) == net.config.num_hidden_layers == len(net.model.layers)
+    assert all(torch.equal(states, seen[layer]) for layer, states in found.items())
+    assert not torch.equal(found[1], found[2])
