@@ -46,6 +46,19 @@ def test_a_level_reads_the_state_and_every_token_behind_it(material, tmp_path): 
                 assert torch.allclose(states[row], x[0], atol=1e-6)
 
 
+def test_it_begins_with_the_main_directions_of_the_targets_output_matrix(material, tmp_path):  # noqa: F811
+    work = job(material, tmp_path)
+    features = Features(work, work.hparams("mlp_speculator"))
+    matrix, found = features.head.float(), []
+    for inner in (2, matrix.shape[1] // 2, matrix.shape[1]):
+        model = models.build(features.target_info, features.hparams | {"inner": inner})
+        mlp_speculator.begin(model, features)
+        assert torch.equal(model.emb[0].weight, model.head[0].weight)
+        tables = (model.head[0].weight, matrix)
+        found.append(float(torch.corrcoef(torch.stack([(table @ table.T).flatten() for table in tables]))[0, 1].detach()))
+    assert found[0] < found[1] < found[2] and found[1] > 0.5 and found[2] > 0.999, "all directions give all products of its rows"
+
+
 def test_the_trained_levels_use_state_and_token(trained):
     made = models.load(trained / "models" / "Llama-specviz-mlp_speculator", body_of(trained / "models" / TARGET))
     torch.manual_seed(0)
