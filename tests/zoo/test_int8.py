@@ -64,7 +64,7 @@ def test_so_do_those_of_the_embedded_target():
     book = register()
     names = [name for name, entry in book.entries.items() if entry.path == book.entries["Llama-specviz-52M"].path]
     assert len(names) == 2 and {book.entries[name].backend for name in names} == {"", "int8"}
-    assert offered(names[0]) == offered(names[1]) and {"eagle2", "kangaroo"} <= set(offered(names[0]))
+    assert offered(names[0]) == offered(names[1]) and {"eagle2", "dspark"} <= set(offered(names[0]))
 
 
 def test_on_another_device_the_table_decides(tmp_path):
