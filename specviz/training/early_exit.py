@@ -31,7 +31,6 @@ def run(job: Job, kind: str, reads: type[Features], build: Callable[[Any, dict],
     if not 0 < hparams["exit_layer"] < features.target_info.layers:
         raise TrainingError(f"exit_layer in {kind}.yaml must lie between 1 and {features.target_info.layers - 1}: "
                             f"the target has {features.target_info.layers} layers.", "training.exit_layer")
-    features.target.model.layers = features.target.model.layers[:hparams["exit_layer"] + 1]  # nothing reads the states above
     torch.manual_seed(job.seed)
     model = build(features.target_info, hparams)
     runner = Runner(job, kind, model, hparams, features.checkpoint_folder(kind))

@@ -17,7 +17,7 @@ from transformers import DynamicCache
 from ..methods.trained_heads.m2r2 import network as m2r2
 from ..models.pretrained import with_cache
 from . import early_exit
-from .features import Batch, Features, batch_of
+from .features import Batch, Features, batch_of, only_layers
 from .job import Job
 
 
@@ -28,8 +28,10 @@ class ExitLayerFeatures(Features):
     @torch.no_grad()
     def states(self, material) -> Batch:
         """Run the target over the output of ``draft.collate``; return it as a Batch with these states, keys and values."""
+        assert self.layer is not None  # the exit
         cache = DynamicCache()
-        out = self.target.model(material[0], use_cache=True, output_hidden_states=True, **with_cache(self.target.model, cache))
+        with only_layers(self.target, 0, self.layer + 1):  # nothing reads the states above
+            out = self.target.model(material[0], use_cache=True, output_hidden_states=True, **with_cache(self.target.model, cache))
         held: list[Any] = cache.layers[:self.layer]
         kv = [part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)]
         rows = torch.cat([out.hidden_states[self.layer], *kv], -1)
