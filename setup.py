@@ -10,10 +10,11 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).resolve().parent
-# Embedded models that go into a wheel: the small target and what is trained for it, and the chat model's draft. The rest stays
+# Embedded models that go into a wheel: the small target and what is trained for it, and two drafts of the chat model. The rest stays
 # in the repository, or is fetched by `specviz models --fetch NAME`.
 MODELS = ("Llama-specviz-16M", "Llama-specviz-draft", "Llama-specviz-draft-small", "Llama-specviz-other-draft",
-          "Llama-specviz-eagle", "Llama-specviz-medusa", "Llama-specviz-kangaroo", "Llama-specviz-SmolLM2-135M-draft")
+          "Llama-specviz-eagle", "Llama-specviz-medusa", "Llama-specviz-kangaroo", "Llama-specviz-SmolLM2-135M-draft",
+          "SmolLM2-135M-Instruct-draft-small")
 DATA = (
     "models.yaml", "app.py", "README.md", "CITATION.cff", "LICENSE", "CHANGELOG.md",
     "assets/*.json", "assets/*.yaml", "assets/*.png", "assets/models/LICENSES.md",

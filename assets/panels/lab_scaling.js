@@ -35,6 +35,7 @@
         name: K.say(d.name, 60),
         size: d.parameters,
         fit: fit(each[d.name]),
+        end: (found.sizes || {})[d.name],
         pts: (Array.isArray(d.points) ? d.points : [])
           .slice(0, 64)
           .map((p) => [p.tokens, p[figure]])
@@ -46,6 +47,7 @@
     return {
       drafts: drafts.map((d, i) => ({ ...d, title: d.name.slice(shared) || d.name, cls: STYLES[i % STYLES.length] })),
       sizes: fit(found.parameters),
+      tokens: K.finite(found.at_tokens) && found.at_tokens > 0 ? found.at_tokens : 0,
       said: Array.isArray(found.said) ? found.said : [],
     };
   }
@@ -75,7 +77,7 @@
         : [
             ...(got.sizes ? lines(got.sizes, Math.min(...xs), "") : []),
             ...got.drafts.map((d) => ({
-              pts: [[d.size, d.pts[d.pts.length - 1][1]]],
+              pts: [[d.size, K.finite(d.end) ? d.end : d.pts[d.pts.length - 1][1]]],
               bare: true,
               dots: 4,
               tag: d.title,
@@ -90,7 +92,11 @@
         log: true,
         at: decades(min, max, Math.max(3, width / 65)),
         show: short,
-        name: over === "tokens" ? "tokens learned from (dotted: prediction)" : "parameters (dotted: prediction)",
+        name:
+          over === "tokens"
+            ? "tokens learned from (dotted: prediction)"
+            : (got.tokens ? "parameters, at " + short(+got.tokens.toPrecision(2)) + " tokens" : "parameters") +
+              " (dotted: prediction)",
       },
       y: { min: 0, max: Math.min(1, top * 1.1) },
       series,
@@ -228,7 +234,8 @@
       el("div", { class: "pn-box" }, none, tell.root, again, out),
       K.small(
         "The last point of a draft was taken after its learning rates had fallen, the others before: " +
-          "it may lie above the line. What lies beyond the points is a prediction and not a measurement.",
+          "it may lie above the line. Sizes are compared at the tokens that all drafts reached, on each draft's own line. " +
+          "What lies beyond the points is a prediction and not a measurement.",
       ),
     );
     return {

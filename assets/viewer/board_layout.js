@@ -8,7 +8,7 @@
     board.blank = el(
       "div",
       { class: "blank" },
-      el("b", null, "Nothing has run yet"),
+      el("b", null, "Nothing to show yet"),
       "Several tokens can arrive from one pass of a large model. Choose a method and press Run to watch it happen.",
     );
     board.stageHead = el(

@@ -228,6 +228,7 @@
           v.views.some((x) => SV.output.of(x.lane).side > 0) ? "passes.start.picture" : "passes.start.text",
         ),
       );
+      this.axis.classList.toggle("bare", !v.views.length);
       setText(this.mid, block(v.views.map((x) => x.lane)));
       setText(this.end, v.views.every((x) => x.lane.done) ? "end" : "");
     }

@@ -29,7 +29,8 @@
         "aria-label": "Engine time of every round: prefill, draft, verify, overhead",
       });
       this.back = document.createElement("canvas");
-      this.body = el("div", { class: "pbody" }, this.canvas);
+      this.empty = el("p", { class: "empty quiet" }, SV.messages.say("chart.empty"));
+      this.body = el("div", { class: "pbody" }, this.canvas, this.empty);
       const key = (cls, t) => el("span", null, el("i", { class: cls }), t);
       this.root = el(
         "section",
@@ -81,6 +82,9 @@
       this.last = performance.now();
       this.moved = moved;
       this.v = v;
+      this.canvas.hidden = !v.lanes.length; /* no axis where there is nothing to draw */
+      this.empty.hidden = !this.canvas.hidden;
+      if (this.canvas.hidden) return;
       if (key !== this.key) {
         this.key = key;
         this.bars(v, w, h, [w, h, v.theme, this.end].join());

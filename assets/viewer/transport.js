@@ -106,7 +106,10 @@
       this.live.hidden = !showLive;
       this.line2.hidden = showLive;
       const n = v.lane ? v.lane.committed : 0;
-      setText(this.line1, v.empty ? "No run yet" : v.race ? span(v.now) : "Round " + (n ? v.round + 1 : 0) + " / " + n);
+      setText(
+        this.line1,
+        v.empty ? "No rounds yet" : v.race ? span(v.now) : "Round " + (n ? v.round + 1 : 0) + " / " + n,
+      );
       setText(
         this.line2,
         v.empty

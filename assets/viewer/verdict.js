@@ -25,8 +25,9 @@
     const together = busy(lanes) ? null : SV.batch.verdict(all.map((x) => x.lane));
     if (together) return together;
     const [a, b] = all,
+      lost = SV.timing.lostSentence(lanes),
       slow = busy(lanes) || incredible(all, counted),
-      v = slow ? uncounted(all, slow) : a.s.runs < 2 ? once(a, b) : often(a, b, SV.timing.lostSentence(lanes)),
+      v = slow ? uncounted(all, slow) : a.s.runs < 2 ? once(a, b, lost) : often(a, b, lost),
       apart = own.length < every.length ? SV.messages.say("verdict.servers") : "";
     return {
       winner: slow ? null : a.lane,
@@ -62,7 +63,8 @@
     return ` ${who} slower than plain decoding here.`;
   }
 
-  function once(a, b) {
+  /* lost: which other runs there were and do not count. */
+  function once(a, b, lost) {
     const k = a.s.middle / b.s.middle,
       level = k < 1 + CLOSE,
       more = percent(k),
@@ -72,8 +74,9 @@
       sure: false,
       level,
       sentence: level
-        ? SV.messages.say("verdict.level", of) + SV.messages.say("verdict.once.noise", { difference })
-        : SV.messages.say("verdict.once", of) + SV.messages.say("verdict.once.repeat"),
+        ? SV.messages.say("verdict.level", of) +
+          (lost ? ". " + lost : SV.messages.say("verdict.once.noise", { difference }))
+        : SV.messages.say("verdict.once", of) + (lost ? ". " + lost : SV.messages.say("verdict.once.repeat")),
     };
   }
   function often(a, b, lost) {

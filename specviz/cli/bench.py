@@ -26,7 +26,8 @@ def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     sub.add_argument("--prompts", default=None, metavar="N", help="at most N prompts per task")
     sub.add_argument("--repeats", default=3, metavar="R", help="number of runs of each prompt (3)")
     sub.add_argument("--reference", action="store_true",
-                     help="also measure transformers' generate, assisted generation and prompt lookup, and llama.cpp")
+                     help="also measure transformers' generate, assisted generation and prompt lookup, llama.cpp in 16 and 8 "
+                     "bits and on the target's own GGUF file, and, without --into, passes over 1 to 33 tokens in each engine")
     sub.add_argument("--into", metavar="FILE", help="measure in several sessions: append the runs to this file, and continue "
                      "where it ends; use a new file if weights have changed under the same name")
     sub.add_argument("--minutes", metavar="N", help="with --into: end the session after N minutes")
@@ -66,6 +67,7 @@ def bench(args: argparse.Namespace) -> int:
 def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
     from ..evidence.bench_files import write_rows
     from ..evidence.benchmark import COLUMNS, bench
+    from ..evidence.pass_times import COLUMNS as PASS_COLUMNS
     from .terminal import table
 
     loaded = _loaded(args)
@@ -77,6 +79,8 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
     else:
         print(json.dumps(report["environment"], ensure_ascii=False))
         print(table(report["rows"], COLUMNS))
+        if "passes" in report:
+            print("", "Passes, ms, and the bound that memory bandwidth sets:", table(report["passes"], PASS_COLUMNS), sep="\n")
     return INTERRUPTED if report["environment"]["interrupted"] else 0
 
 

@@ -9,7 +9,7 @@ def add(command) -> None:
     """Add the command to the parser."""
     sub = command("export", export, "Write a model of models.yaml for another engine.")
     sub.add_argument("--gguf", action="store_true", required=True, help="write one GGUF file for llama.cpp (needs the package gguf)")
-    sub.add_argument("--f32", action="store_true", help="write 32-bit weights: larger and slower, without rounding")
+    sub.add_argument("--f32", action="store_true", help="write 32-bit weights instead of 16-bit ones: twice as large, without rounding")
     sub.add_argument("--model", metavar="NAME", help="a name of models.yaml, or a folder (the default target)")
     sub.add_argument("--out", required=True, metavar="FILE", help="path of the file")
 
@@ -25,7 +25,7 @@ def export(args: argparse.Namespace) -> int:
     check_files(args, [entry.path] if entry.path else [])
     try:
         with replacing(args.out) as temporary:
-            written = write(entry, temporary, args.f32) | {"path": args.out}
+            written = write(entry, temporary, "full" if args.f32 else "half") | {"path": args.out}
     except WriteError as error:
         raise write_refused(args.out, error) from None
     if args.json:

@@ -23,6 +23,7 @@ from ..trace.metrics import walltime_speedup
 from .bench_ledger import BenchSession, Ledger, Requested, Run, progress_of
 from .benchmark import nonempty_quartiles, quartiles
 from .looping import GRAM, TIMES
+from .prompt_suites import SUITE
 
 FEWEST = 4  # pairs; quartiles of fewer are meaningless
 EXACT = ("exact", "greedy only")
@@ -333,7 +334,8 @@ def bench_command(ledger: Ledger, sessions: list[BenchSession]) -> str:
     """Return the benchmark command that was run, as Markdown code."""
     asked, of = combined_request(sessions), sessions[-1].settings
     every, ours = set(catalogue()) <= {*asked.methods, *asked.skipped}, [key for key in asked.methods if key in catalogue()]
-    words = ["python", "-m", "specviz", "bench", *(word for one in asked.suite.split(", ") for word in ("--suite", one)),
+    suites = [] if asked.suite == SUITE.name else asked.suite.split(", ")
+    words = ["python", "-m", "specviz", "bench", *(word for one in suites for word in ("--suite", one)),
              "--methods", "all" if every else ",".join(ours[1:] or ours),
              *(["--tasks", ",".join(asked.tasks)] if asked.tasks else []),
              *("--reference" for _ in range(any(key not in catalogue() for key in asked.methods))),

@@ -82,8 +82,8 @@ def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[s
           tasks: Sequence[str] = (), prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128,
           sampling: Sampling = Sampling(), reference: bool = False,
           quiet: bool | None = None, deterministic: bool = False) -> dict[str, Any]:
-    """Benchmark methods. Return {environment, rows}: a row for each method and task, and for each method its mean over the tasks
-    (task "mean").
+    """Benchmark methods. Return {environment, rows}: a row for each method and task, and for each method its mean over the tasks (task
+    "mean"). With ``reference``, where passes can be timed, also {passes}: the rows of ``pass_times.pass_times``.
 
     suite: a file of prompts, or several ("ours" for the shipped one), as in ``read_suite``; tasks: only these; prompts: number
     per task; reference: add rows for transformers' decoding with the same weights, and for llama.cpp if installed; quiet: no
@@ -99,7 +99,16 @@ def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[s
            "spread": "interquartile range of the paired ratios", "skipped": plan.skipped, "interrupted": interrupted}
     table = rows(cells, sampling.temperature == 0)
     add_share_of_oracle(table, {key for key, method in catalogue().items() if method.bound})
-    return {"environment": env, "rows": table}
+    report: dict[str, Any] = {"environment": env, "rows": table}
+    if reference and not interrupted:
+        from .pass_times import can_time, pass_times
+
+        if can_time(loaded):
+            try:
+                report["passes"] = pass_times(loaded)
+            except KeyboardInterrupt:
+                env["interrupted"] = True
+    return report
 
 
 @dataclass(frozen=True)

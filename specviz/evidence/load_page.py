@@ -66,8 +66,9 @@ def generated_text(report: dict[str, Any] | None) -> str:
     for row in rows:
         if row["requests"] == env["requests"]:  # a load that was stopped is no figure
             loads.setdefault(row["load"], {})[row["method"]] = row
+    calm = {load: found for load, found in loads.items() if not any(row.get("busy") for row in found.values())}
     lines = [unmarked(line) for line in report.get("said", ())]
-    parts = [setting_sentence(env), load_test_command(env), table(loads), "\n".join(f"- {line}" for line in lines), *criteria_text(loads)]
+    parts = [setting_sentence(env), load_test_command(env), table(loads), "\n".join(f"- {line}" for line in lines), *criteria_text(calm)]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -143,9 +143,9 @@ def _named(kind: str, load: float) -> str:
 
 
 def break_even_sentences(rows: list[dict[str, Any]], count: int) -> list[str]:
-    """Return one sentence per drafting method: the largest load at which it is faster than plain decoding, and the smallest at
-    which it is not. Only loads at which both answered all ``count`` requests are compared, and no load during which the machine was
-    busy."""
+    """Return one sentence per drafting method, and one on the loads left out: the largest load at which the method is faster than
+    plain decoding, and the smallest at which it is not. Only loads at which both answered all ``count`` requests are compared, and
+    no load during which the machine was busy."""
     plain, sentences = next(iter(catalogue())), []
     busy = {row["load"] for row in rows if row.get("busy")}  # the methods of a load take turns
     whole = {(row["load"], row["method"]) for row in rows if row["requests"] == count and row["load"] not in busy}
@@ -167,6 +167,9 @@ def break_even_sentences(rows: list[dict[str, Any]], count: int) -> list[str]:
         else:
             ratios = ", ".join(f"{load} {ratio:.2f}" for load, ratio in mine)
             sentences.append(f"{title} pays at some loads and not at others, times plain decoding: {ratios}.")
+    if busy and any(row["method"] != plain for row in rows):
+        left_out = ", ".join(dict.fromkeys(row["load"] for row in rows if row["load"] in busy))
+        sentences.append(f"Not compared, because another process was busy during them: {left_out}.")
     return sentences
 
 

@@ -81,14 +81,19 @@ def _read(path: Path) -> dict[str, Any]:
 
 def log_fits(drafts: Iterable[dict[str, Any]], figure: str) -> dict[str, Any]:
     """Return {"each": {name: fit over the draft's training tokens}, "tokens": fit over all points, "parameters": fit over the
-    drafts' last points}. A draft that was initialised from another is left out of the fit over all tokens, because the other
+    drafts' sizes, "sizes": {name: acceptance that goes into it}, "at_tokens": the tokens it is taken at}. Sizes are compared at
+    the largest number of tokens that all drafts reached, by each draft's own fit, since a larger draft that learned for as many
+    minutes saw fewer tokens. A draft that was initialised from another is left out of the fit over all tokens, because the other
     one's training tokens are not counted."""
     drafts = list(drafts)
     each = {one["name"]: [(p["tokens"], p[figure]) for p in one["points"] if figure in p] for one in drafts}
+    fits = {name: fit(points) for name, points in each.items()}
     from_scratch = [point for one in drafts if not one["from"] for point in each[one["name"]]]
-    ends = [(one["parameters"], max(each[one["name"]])[1]) for one in drafts if each[one["name"]]]
-    return {"each": {name: _fit_report(fit(points)) for name, points in each.items()}, "tokens": _fit_report(fit(from_scratch)),
-            "parameters": _fit_report(fit(ends))}
+    common = min((fitted.most for fitted in fits.values() if fitted), default=None)
+    sizes = {name: min(1.0, max(0.0, fitted.predict(common))) for name, fitted in fits.items() if fitted and common}
+    ends = [(one["parameters"], sizes[one["name"]]) for one in drafts if one["name"] in sizes]
+    return {"each": {name: _fit_report(fitted) for name, fitted in fits.items()}, "tokens": _fit_report(fit(from_scratch)),
+            "parameters": _fit_report(fit(ends)), "sizes": sizes, "at_tokens": common}
 
 
 def _fit_report(fitted: LogFit | None) -> dict[str, Any] | None:
@@ -125,7 +130,8 @@ def sentences(found: dict[str, Any], from_scratch: int) -> list[str]:
     if _predicts(found["tokens"]) and from_scratch > 1:
         out.append(sentence("Over the tokens of all drafts trained from scratch", "tokens", found["tokens"]))
     if _predicts(found["parameters"]):
-        out.append(sentence("Over the sizes of all drafts", "parameters", found["parameters"]))
+        over = f"Over the sizes of all drafts, at {short_number(found['at_tokens'])} tokens"
+        out.append(sentence(over, "parameters", found["parameters"]))
     return out
 
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core import Sampling
-from ..models.pretrained import open_config
+from ..models.gguf_reader import gguf_weights
+from ..models.pretrained import open_config, open_network
+from ..models.weights import read_json
 from ..run.request import sentence
 from ..run.result import Result
 from ..run.session import Session
@@ -91,7 +93,7 @@ def references(loaded: Loaded, plain: Session) -> dict[str, Generator]:
     spent = PassTimes()
     models = Models(_open(loaded, loaded.folder, spent, counts=True), None, spent)
     found = {"transformers_generate": Generator(plain, models)}
-    if loaded.draft_folder:
+    if loaded.draft_folder and "draft_vocab_size" not in read_json(loaded.draft_folder, "config.json"):  # a layout of this project's own
         models.draft = _open(loaded, loaded.draft_folder, spent, counts=False)
         found["transformers_assisted"] = Generator(plain, models, assistant_model=models.draft)
     found["transformers_prompt_lookup"] = Generator(plain, models, prompt_lookup_num_tokens=LOOKUP_TOKENS)
@@ -105,8 +107,11 @@ def _open(loaded: Loaded, folder: Any, spent: PassTimes, counts: bool) -> Any:
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        found = AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=loaded.model.dtype, use_safetensors=True,
-                                                     local_files_only=True, trust_remote_code=False)
+        if gguf_weights(folder):
+            found = open_network(folder, loaded.model.dtype)
+        else:
+            found = AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=loaded.model.dtype,
+                                                         use_safetensors=True, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # its loaders break in many ways
         raise ZooError(f"transformers cannot load {loaded.name}: {sentence(error)}", "baseline.load") from None
     model: Any = found  # transformers' types lose the model in ``to``

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .eagle import config_like, layer_weights
-from .eagle_layers import FusedLayers, Layer, Sizes, angles_of
+from .eagle_layers import KV, FusedLayers, Layer, Sizes, angles_of
 from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .rms_norm import Norm
 from .weights import ModelError
@@ -54,16 +54,24 @@ class CausalModel(nn.Module):
         return self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
 
     def forward(self, ids: Tensor, places: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Training: return the hidden states [batch, n, hidden] after the final norm. ids: token ids [batch, n]; places:
-        positions [batch, n]; mask: bool [batch, 1, n, n], True where a token may attend. Without positions and mask each
+        """Training: return the hidden states [batch, n, hidden] after the final norm; arguments as in ``rows``, without earlier
+        keys."""
+        return self.rows(ids, places, mask)[0]
+
+    def rows(self, ids: Tensor, places: Tensor | None = None, mask: Tensor | None = None,
+             past: list[KV] | None = None) -> tuple[Tensor, list[KV]]:
+        """Training: return the hidden states [batch, n, hidden] after the final norm, and every layer's keys and values of the past
+        and of these tokens. ids: token ids [batch, n]; places: positions [batch, n]; mask: bool [batch, 1, n, past + n], True
+        where a token may attend; past: keys and values that ``rows`` returned for earlier tokens. Without positions and mask each
         sequence is one causal text."""
         longest = ids.shape[1] if places is None else int(places.max()) + 1
         angles = angles_of(self.config, self.sizes.head_dim, longest, ids.device)
         angles = angles if places is None else angles[places][:, None]
-        x = self.model.embed_tokens(ids)
-        for layer in self.model.layers:
-            x = layer(x, angles, None, mask)[0]
-        return self.model.norm(x)
+        x, kept = self.model.embed_tokens(ids), []
+        for index, layer in enumerate(self.model.layers):
+            x, kv = layer(x, angles, past[index] if past else None, mask)
+            kept.append(kv)
+        return self.model.norm(x), kept
 
     @cached_property
     def fused(self) -> CausalNet:
@@ -87,7 +95,7 @@ class CausalNet(FusedLayers):
 
 class LoraAdapters(nn.Module):
     """Low-rank adapters of a frozen model as an nn.Module, W x + B (A x), under PEFT's names (LoRA, Hu et al. 2106.09685).
-    ``forward`` has the model's interface; the trainable weights are A [rank, in] and B [out, rank] for every matrix of a
+    ``forward`` and ``rows`` have the model's interface; the trainable weights are A [rank, in] and B [out, rank] for every matrix of a
     layer."""
 
     def __init__(self, network: CausalModel, rank: int):
@@ -111,6 +119,10 @@ class LoraAdapters(nn.Module):
     def forward(self, *rows: Any, **more: Any) -> Tensor:
         """Return the output of the model with adapters, as CausalModel.forward."""
         return self.network[0](*rows, **more)
+
+    def rows(self, *rows: Any, **more: Any) -> tuple[Tensor, list[KV]]:
+        """Return the output of the model with adapters, as CausalModel.rows."""
+        return self.network[0].rows(*rows, **more)
 
 
 def _below(root: nn.Module, path: str) -> nn.Module:

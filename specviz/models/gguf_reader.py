@@ -56,6 +56,11 @@ def gguf_in(folder: Path) -> Path | None:
     return found[0] if found else None
 
 
+def gguf_weights(folder: Path) -> Path | None:
+    """Return the GGUF file from which a folder's weights are loaded; None with safetensors beside it. Raises ModelError as ``gguf_in``."""
+    return None if any(folder.glob("*.safetensors*")) else gguf_in(folder)
+
+
 class GGUFFile:
     """A parsed GGUF file: ``metadata`` by key, ``tensors`` (TensorInfo) by name. Raises ModelError for a broken or unknown
     file."""

@@ -101,6 +101,8 @@ class HeadWeights(Weights):
         """Return the shape of a tensor without reading it."""
         if name not in self._where:
             raise ModelError(f"{self._folder.name} lacks the weight {name}", "head.lacks_weight")
+        if self._gguf is not None:
+            return self._gguf.shape(name)
         try:
             return tuple(self._file(self._where[name]).get_slice(name).get_shape())
         except SafetensorError:

@@ -70,6 +70,12 @@ class PromptRows(InTargetRows):
         super().__init__(hidden, vocab, (0,) * len(layers), chains)
         self.prompt_embeddings = nn.Parameter(torch.randn(len(layers) * chains, hidden) * hidden**-0.5)
 
+    @torch.no_grad()
+    def add_to_embeddings(self, mean: Tensor) -> None:
+        """Add the mean embedding [hidden] of a text's tokens to every trained embedding, so that before training a row looks like
+        any token to the target."""
+        self.prompt_embeddings += mean
+
     def input_states(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
         """Return the trained embeddings of these rows; owners are not used."""
         return self.prompt_embeddings[step * self.chains + chains]
@@ -95,21 +101,29 @@ class HiddenTransferRows(InTargetRows):
 
 
 class StreamRows(InTargetRows):
-    """Rows whose input is the owner's hidden state plus a trained vector, one per step (Speculative Streaming); all enter at
-    the same layer. down, up: low-rank matrices that predict the next token from the hidden state at that layer."""
+    """Rows whose input is f(the owner's hidden state) plus a trained vector, one per step (Speculative Streaming); all enter at
+    the same layer. f is the identity plus a product of two matrices of rank ``rank``, shared by all steps; rank 0: the identity,
+    as in the paper's experiments. down, up: low-rank matrices that predict the next token from the hidden state at that layer."""
 
     kind = "streams"
     RANK = 8
 
-    def __init__(self, hidden: int, vocab: int, layers: tuple[int, ...], chains: int = 1):
+    def __init__(self, hidden: int, vocab: int, layers: tuple[int, ...], chains: int = 1, rank: int = 0):
         super().__init__(hidden, vocab, layers)
+        self.rank = rank
         self.stream_embeddings = nn.Parameter(0.02 * torch.randn(len(layers), hidden))
-        self.down, self.up = nn.Linear(hidden, min(self.RANK, hidden), False), nn.Linear(min(self.RANK, hidden), hidden, False)
-        nn.init.zeros_(self.up.weight)
+        self.stream = low_rank(hidden, rank) if rank else None
+        self.down, self.up = low_rank(hidden, min(self.RANK, hidden))
 
     def input_states(self, step: int, chains: Tensor, owners: Tensor) -> Tensor:
-        """Return the owners' hidden states plus the step's vector."""
-        return owners + self.stream_embeddings[step]
+        """Return f(the owners' hidden states) plus the step's vector."""
+        changed = owners if self.stream is None else owners + self.stream(owners)
+        return changed + self.stream_embeddings[step]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config.json of these rows."""
+        return super().config | {"rank": self.rank}
 
     def early(self, states: Tensor) -> Tensor:
         """Return hidden states [n, hidden] at the input of the streams' layer, changed by the low-rank matrices so that the
@@ -117,14 +131,22 @@ class StreamRows(InTargetRows):
         return states + self.up(self.down(states))
 
 
+def low_rank(hidden: int, rank: int) -> nn.Sequential:
+    """Return two linear layers whose product has rank ``rank`` at most, 0 at first."""
+    down, up = nn.Linear(hidden, rank, False), nn.Linear(rank, hidden, False)
+    nn.init.zeros_(up.weight)
+    return nn.Sequential(down, up)
+
+
 HOW = {how.kind: how for how in (PromptRows, HiddenTransferRows, StreamRows)}
 
 
 def build(target: TargetInfo, hparams: dict[str, Any]) -> InTargetRows:
     """Return untrained rows for a target. hparams: how ("prompts", "transfer" or "streams"); from_end: for each step, the
-    number of target layers that its rows go through; chains: rows per step, default 1."""
+    number of target layers that its rows go through; chains: rows per step, default 1; rank: of the streams' f, default 0."""
     layers = tuple(max(0, target.layers - count) for count in hparams["from_end"])
-    return HOW[hparams["how"]](target.hidden, target.vocab, layers, hparams.get("chains", 1))
+    options = {"rank": hparams["rank"]} if hparams.get("rank") else {}
+    return HOW[hparams["how"]](target.hidden, target.vocab, layers, hparams.get("chains", 1), **options)
 
 
 def load(folder: Path, target: TargetInfo) -> InTargetRows:
@@ -142,7 +164,10 @@ def load(folder: Path, target: TargetInfo) -> InTargetRows:
     if not isinstance(layers, list) or not layers or not all(type(x) is int and 0 <= x < target.layers for x in layers):
         raise ModelError(f"config.json of {folder.name} must name a layer of {target.name}, from 0 to {target.layers - 1}, for each step",
                          "in_target.layer")
-    made = HOW[how](target.hidden, target.vocab, tuple(layers), chains)
+    rank = config.get("rank", 0) if how == "streams" else 0
+    if type(rank) is not int or not 0 <= rank <= target.hidden:
+        raise ModelError(f"the config of {folder.name} gives a rank of {rank!r}; it is from 0 to {target.hidden}", "in_target.config")
+    made = HOW[how](target.hidden, target.vocab, tuple(layers), chains, **({"rank": rank} if rank else {}))
     found = {name: weights.get_target_wide(name, target, *tensor.shape) if tensor.dim() > 1 else weights.get(name, *tensor.shape)
              for name, tensor in made.state_dict().items()}
     weights.check_none_unread()

@@ -78,7 +78,7 @@ class VnniInt8Kernel(Int8Kernel):
             warnings.simplefilter("ignore")  # torch points to a successor that has no such product
             zeros = torch.zeros(len(scales), dtype=torch.long)
             weight = torch._make_per_channel_quantized_tensor(values.contiguous(), scales.double() / MOST, zeros, 0)  # pyright: ignore[reportPrivateImportUsage] (there is no public one)
-            self.packed = torch.ops.quantized.linear_prepack(weight, None)
+            self.packed, self.packed_bytes = torch.ops.quantized.linear_prepack(weight, None), values.numel()
 
     def multiply(self, x: Tensor) -> Tensor:
         """Return the products of rounded x, as Int8Kernel.multiply, by fbgemm's int8 kernel."""
@@ -94,7 +94,8 @@ class FloatInt8Kernel(Int8Kernel):
         if values.shape[1] > 2 * WIDTH:
             raise NotImplementedError(f"{values.shape[1]} products in a row are more than two sums hold")
         self.scales, self.width, self.more = (scales.double() / MOST).float(), min(WIDTH, values.shape[1]), values.shape[1] > WIDTH
-        self.first, self.second = map(_floats, (values[:, :self.width], values[:, self.width * int(self.more):]))
+        self.first = _floats(values[:, :self.width])
+        self.second = _floats(values[:, self.width:]) if self.more else self.first  # unused, but TorchScript compiles both branches
 
     def multiply(self, x: Tensor) -> Tensor:
         """Return the products of rounded x, as Int8Kernel.multiply, as one or two exact float sums."""
@@ -109,7 +110,7 @@ def _floats(values: Tensor) -> nn.Module:
     lacks that product."""
     try:
         with _fbgemm():
-            return HalfProducts(torch.ops.quantized.linear_prepack_fp16(values.float().contiguous(), None))
+            return HalfProducts(torch.ops.quantized.linear_prepack_fp16(values.float().contiguous(), None), 2 * values.numel())
     except RuntimeError:
         log_fallback("torch's 16-bit product", "32-bit floats are multiplied")
         plain = nn.Linear(values.shape[1], values.shape[0], bias=False)

@@ -95,7 +95,8 @@ class HalfLinear(PlainLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None):
         self.packed = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), bias)
-        self._run = fp16_product(self.packed)
+        self.packed_bytes = 2 * weight.numel()
+        self._run = fp16_product(self.packed, self.packed_bytes)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._run(x)

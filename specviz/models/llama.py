@@ -7,6 +7,7 @@ repeated. Rotary pairs are stored adjacently, so a rotation is one complex produ
 """
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from .mx import QUANTISED
 from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens
 from .rms_norm import Norm
 from .torchscript_llama import compile_blocks, compiled_writer
-from .weights import ModelError, Weights, read_json
+from .weights import ModelError, Weights, read_ahead, read_json
 from .whole_vectors import rotate_, silu
 
 FAMILY = ("llama", "qwen2", "qwen3", "mistral")
@@ -148,12 +149,13 @@ class Llama:
         "gate_up": ("mlp.gate_proj", "mlp.up_proj"), "down": ("mlp.down_proj",)}
     uncompiled: str | None = None  # why a part runs without TorchScript
     scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
+    shared_cache: Any = None  # targets/shared_cache.py, once several sequences ran in one pass
     block_bytes = 0
 
     @cached_property
     def writer(self) -> Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]] | None:
         """The compiled function that generates several draft tokens in one call; None if it cannot be compiled. It is
-        compiled on first use, because most models never draft."""
+        compiled when a method opens the model to draft (``Kit.open``), because most models never draft."""
         return compiled_writer(self)
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
@@ -213,9 +215,11 @@ class Llama:
         self.kernel, self.head, self.blocks = linear.kernel, self._output_layer(linear, head), []
         if draft_vocab != self.vocab:
             self.head = ReducedOutput(self.head, read_tokens(weights, draft_vocab, self.vocab, self.name), self.vocab)
-        for i in range(self.layers):  # one block at a time, so that a large model is never held twice
-            parts = self._read(weights, f"model.layers.{i}.") if i else parts
-            built: dict[str, Any] = {name: linear(*part) if name in matrices else part for name, part in parts.items()}
+        in_turn = read_ahead if self.device.type == "cpu" else map  # elsewhere nothing is packed meanwhile
+        unpacked = itertools.chain([parts], in_turn(lambda i: self._read(weights, f"model.layers.{i}."), range(1, self.layers)))
+        del parts  # else the first block would be held in floats to the end
+        for block in unpacked:
+            built: dict[str, Any] = {name: linear(*part) if name in matrices else part for name, part in block.items()}
             self.blocks.append(Block(**built))
         self.parameters = weights.count
 

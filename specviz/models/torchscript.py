@@ -17,11 +17,11 @@ _frozen = _frozen_bytes = 0  # so far
 
 
 class HalfProducts(nn.Module):
-    """A float16 linear layer as an nn.Module: y = x W^T + b with packed float16 weights; x [rows, in]."""
+    """A float16 linear layer as an nn.Module: y = x W^T + b with packed float16 weights; x [rows, in]. packed_bytes: their size."""
 
-    def __init__(self, packed: Any):
+    def __init__(self, packed: Any, packed_bytes: int):
         super().__init__()
-        self.packed = packed
+        self.packed, self.packed_bytes = packed, packed_bytes
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x W^T + b, [rows, out]."""
@@ -32,10 +32,10 @@ class HalfProducts(nn.Module):
         return torch.ops.quantized.linear_dynamic_fp16(x, self.packed).add_(residual)
 
 
-def fp16_product(packed: Any) -> Callable[[Tensor], Tensor]:
-    """Return the function x -> x W^T + b for packed float16 weights, compiled if this torch can."""
+def fp16_product(packed: Any, packed_bytes: int) -> Callable[[Tensor], Tensor]:
+    """Return the function x -> x W^T + b for packed float16 weights of that size, compiled if this torch can."""
     try:
-        return scripted(HalfProducts(packed)).forward
+        return scripted(HalfProducts(packed, packed_bytes)).forward
     except RuntimeError:
         log_fallback("TorchScript", "products run uncompiled")
         return lambda x: torch.ops.quantized.linear_dynamic_fp16(x, packed)
@@ -49,18 +49,13 @@ def scripted(module: nn.Module) -> nn.Module:
 
 
 def weight_bytes(module: nn.Module) -> int:
-    """Return the bytes of a module's tensors and packed weights (of the latter those of the matrix that they unpack to),
-    without parts that are compiled."""
+    """Return the bytes of a module's tensors and packed weights (``packed_bytes``), without parts that are compiled."""
     total = 0
     for part in module.modules():
         if isinstance(part, torch.jit.ScriptModule):
             continue
-        for value in (*vars(part).values(), *part._parameters.values(), *part._buffers.values()):
-            if isinstance(value, Tensor):
-                total += value.nbytes
-            elif isinstance(value, torch.ScriptObject):
-                packed: Any = value
-                total += packed.unpack()[0].nbytes
+        values = (*vars(part).values(), *part._parameters.values(), *part._buffers.values())
+        total += vars(part).get("packed_bytes", 0) + sum(value.nbytes for value in values if isinstance(value, Tensor))
     return total
 
 

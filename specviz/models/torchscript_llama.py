@@ -84,7 +84,7 @@ class ScriptedTwoLayouts(nn.Module):
 
 
 MADE = {PlainLinear: ScriptedPlain, TransposedLinear: ScriptedTransposed, PackedLinear: ScriptedPacked, TwoLayouts: ScriptedTwoLayouts,
-        HalfLinear: lambda layer: HalfProducts(layer.packed), Int8Linear: lambda layer: layer.module,
+        HalfLinear: lambda layer: HalfProducts(layer.packed, layer.packed_bytes), Int8Linear: lambda layer: layer.module,
         ReducedOutput: lambda layer: ScriptedReducedOutput(scripted_linear(layer.layer), layer.tokens, layer.vocab)}
 
 

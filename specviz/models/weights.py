@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,7 +20,7 @@ from torch import Tensor
 from . import mx
 from .errors import ModelError
 from .gguf_names import GGUFTensors
-from .gguf_reader import GGUFFile, gguf_in
+from .gguf_reader import GGUFFile, gguf_weights
 
 DERIVED = re.compile(r"(rotary_emb\.inv_freq|attn\.(masked_)?bias|attention\.(masked_)?bias|position_ids)$")  # stored, computed anyway
 WHOLE = "model.safetensors"  # file of all tensors
@@ -40,6 +42,27 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
     return found
 
 
+Item = TypeVar("Item")
+Part = TypeVar("Part")
+
+
+def read_ahead(read: Callable[[Item], Part], items: Iterable[Item]) -> Iterator[Part]:
+    """Yield read(item) for each item, in order. The next is read in a second thread while the caller uses one, so at most two are
+    held. An error of ``read`` is raised where its result would be yielded."""
+    def read_one(item: Item) -> Part:
+        with torch.inference_mode():  # which a thread has for itself
+            return read(item)
+
+    with ThreadPoolExecutor(1) as reader:
+        coming: Future[Part] | None = None
+        for item in items:
+            this, coming = coming, reader.submit(read_one, item)
+            if this is not None:
+                yield this.result()
+        if coming is not None:
+            yield coming.result()
+
+
 class Weights:
     """The tensors of a checkpoint folder, read on demand; ``count`` is the number of values read so far.
 
@@ -58,9 +81,7 @@ class Weights:
 
     def _find_gguf(self) -> GGUFTensors | None:
         """Return the tensors of the folder's GGUF file; None without one, or with safetensors next to it."""
-        if any(self._folder.glob("*.safetensors*")):
-            return None
-        found = gguf_in(self._folder)
+        found = gguf_weights(self._folder)
         return None if found is None else GGUFTensors(GGUFFile(found))
 
     def _index(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..methods import catalogue
 from ..run import Session, race
+from ..run.machine import Machine
 from ..run.request import GenerationRequest
 from ..trace.recorder import Recorder
 from ..zoo import load
@@ -34,7 +35,7 @@ def run_lanes(prompt: str | list[dict[str, str]], keys: Sequence[str], *, target
     fields = {name: value for name, (value, usual) in own.items() if value != usual} | dict(request or {})
     asked = GenerationRequest.for_model(fields, loaded)
     sessions = [Session(loaded, key, dict((knobs or {}).get(key, {})), request=asked) for key in keys]
-    recorders = [Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) for lane in range(len(keys))]
-    for lane, event in race(sessions, prompt, asked.max_tokens, repeats=repeats, top_k_saved=TOP):
+    recorders, machine = [Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) for lane in range(len(keys))], Machine(loaded)
+    for lane, event in race(sessions, prompt, asked.max_tokens, repeats=repeats, machine=machine, top_k_saved=TOP):
         if event is not None:
-            yield recorders[lane].take(event)
+            yield [record for one in machine.follow(lane, event) for record in recorders[lane].take(one)]

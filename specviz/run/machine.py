@@ -68,15 +68,16 @@ class Machine:
         return [self._busy(0, 0, self.now - self.usual)] if self.now > SLOW * self.usual else []
 
     def watch(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield the events of a run, with ``header_fields`` added to the header's ``env``, and each followed by the checks
-        that it causes."""
-        lane = -1 - len(self._lanes)  # unlike the lanes of callers of observe
+        """Yield the events of a run, each as ``follow`` gives it."""
+        lane = -1 - len(self._lanes)  # unlike the lanes of callers of follow and observe
         for event in events:
-            started = isinstance(event, Started)
-            yield replace(event, header=event.header | {"env": event.header["env"] | self.header_fields()}) if started else event
-            if started:
-                yield from self.start_events()
-            yield from self.observe(lane, event)
+            yield from self.follow(lane, event)
+
+    def follow(self, lane: Hashable, event: Event) -> list[Event]:
+        """Return an event of a lane, a header with ``header_fields`` added to its ``env``, followed by the checks that it causes."""
+        if isinstance(event, Started):
+            return [replace(event, header=event.header | {"env": event.header["env"] | self.header_fields()}), *self.start_events()]
+        return [event, *self.observe(lane, event)]
 
     def observe(self, lane: Hashable, event: Event) -> list[Checked]:
         """Return the checks to emit after an event of a lane (a value of its own for each run). Called between rounds, while the

@@ -167,6 +167,8 @@ class LlamaTarget(CachedTarget):
         """Free the KV cache."""
         super().close()
         self._cache = None
+        if self.model.shared_cache is not None:
+            self.model.shared_cache.forget(self)
 
 
 @lru_cache(maxsize=512)

@@ -1,9 +1,9 @@
 """One forward pass for the trees of several sequences: ragged batches without padding (BASS, Qian et al. 2404.15778; EMS-SD,
 Ni et al. 2405.07542).
 
-The rows of all sequences are concatenated, so that every matrix is read once for all of them. Attention runs per sequence
-over its own cache and tree, so neither slots nor rows are padded, however much the accepted lengths differ, and a
-sequence joins or leaves the batch from one pass to the next.
+The rows of all sequences are concatenated, so that every matrix is read once for all of them. Each sequence has its own cache and
+tree, so no sequence's cache is padded, however much the accepted lengths differ, and a sequence joins or leaves the batch from one
+pass to the next. Attention runs per sequence, or for all at once over a padded copy (shared_cache.py) where sums are exact.
 """
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from torch import Tensor
 from ..core import DraftTree, Scores
 from ..core.errors import InvalidUse
 from .llama import LlamaTarget
-from .rows import Rows
-
-PackedSequence = tuple[LlamaTarget, Rows, slice]  # a sequence, its rows, and their place among all rows
+from .shared_cache import PackedSequence, SharedCache
 
 
 def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
@@ -66,13 +64,18 @@ def _forward(lanes: list[PackedSequence]) -> tuple[Tensor, list[dict[str, Tensor
     x = torch.cat([target._embed(rows) for target, rows, _ in lanes])
     rotation, masks = torch.cat([target._rotation(rows) for target, rows, _ in lanes]), [target._mask(rows) for target, rows, _ in lanes]
     looked_into = [any(name != "final" for name in target._want) or bool(rows.tree.inputs) for target, rows, _ in lanes]
-    for i, block in enumerate(model.blocks):
-        if any(looked_into):
-            x = torch.cat([target._enter(rows, i, x[mine], states) for (target, rows, mine), states in zip(lanes, hidden_states)])
-        q, new = model.project(block, x, rotation)
-        q = q.view(model.kv_heads, model.group, len(x), model.head_dim)
-        y = torch.cat([_attend(lane, i, q, new, mask) for lane, mask in zip(lanes, masks)], dim=2)
-        x = model.transform(block, model.join(block, x, y.reshape(1, model.kv_heads, -1, model.head_dim)))
+    shared = model.shared_cache = model.shared_cache or SharedCache(model)
+    with shared.attending(lanes, masks) as together:
+        for i, block in enumerate(model.blocks):
+            if any(looked_into):
+                x = torch.cat([target._enter(rows, i, x[mine], states) for (target, rows, mine), states in zip(lanes, hidden_states)])
+            q, new = model.project(block, x, rotation)
+            q = q.view(model.kv_heads, model.group, len(x), model.head_dim)
+            if together is not None:
+                y = together.attend(i, block, q, new)
+            else:
+                y = torch.cat([_attend(lane, i, q, new, mask) for lane, mask in zip(lanes, masks)], dim=2)
+            x = model.transform(block, model.join(block, x, y.reshape(1, model.kv_heads, -1, model.head_dim)))
     x = model.norm_output(x)
     for (target, _, mine), states in zip(lanes, hidden_states):
         if "final" in target._want:

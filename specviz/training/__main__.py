@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--minutes", type=positive, help="budget of each recipe over all its resumptions; else its YAML's")
     p.add_argument("--steps", type=count, help="budget in steps instead of minutes: the same run on every machine")
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--size", default="default", help="section of the YAML files: default, grown, flagship, tiny")
+    p.add_argument("--size", default="default", help="section of the recipe's YAML file, such as default, chat, chat_gpu or tiny")
     p.add_argument("--threads", type=count, help="CPU threads")
     p.add_argument("--ship", action="store_true", help="also write the result to assets/models")
     p.add_argument("--no-speed", action="store_true", help="leave the timing of drafters out of the report")

@@ -26,6 +26,8 @@ from .in_target import extra_row_mask
 from .job import Job
 from .runner import Runner
 
+DRAWN = 512  # examples a step learns from
+
 
 class ReplacementFeatures(DraftFeatures):
     """Batches of the target's answers, and a draft model that proposes other tokens or steps. ``target_info``: the target's sizes and
@@ -37,7 +39,6 @@ class ReplacementFeatures(DraftFeatures):
         return body_of(self.path)
 
 
-
 def run(job: Job, recipe: str) -> Path:
     """Train the head of a recipe ("judge" or "reward"); return the folder of its weights."""
     hparams = job.hparams(recipe)
@@ -45,16 +46,17 @@ def run(job: Job, recipe: str) -> Path:
     torch.manual_seed(job.seed)
     model = judge.build(features.target_info, hparams)
     runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
-    kept: dict[int, tuple[Tensor, Tensor]] = {}
+    kept: list[tuple[Tensor, Tensor]] = []
 
     def loss_at(step: int):
-        turn = step // hparams["uses"]  # making examples costs a thousand times more than learning from them
-        if turn not in kept:
-            kept.clear()
-            batch = features.batch(turn, runner.budget_spent())
-            kept[turn] = EXAMPLES[recipe](features, batch, hparams, random.Random(f"{job.seed} {turn}"))
-        states, good = kept[turn]
-        return acceptance_loss(model.logit(states), good, hparams["bad"]), len(good)
+        # Making examples costs a thousand times more than learning from them, so a step draws from all that were made.
+        for turn in range(len(kept), step // hparams["uses"] + 1):
+            batch = features.batch(turn, 1.0)  # of the target's own answers, at any time
+            kept.append(EXAMPLES[recipe](features, batch, hparams, random.Random(f"{job.seed} {turn}")))
+        states, good = (torch.cat(parts) for parts in zip(*kept))
+        drawn = torch.randint(len(good), (min(len(good), DRAWN),), generator=torch.Generator().manual_seed(step)).to(good.device)
+        length = hparams.get("shrink", 0.0) * sum(weight.square().sum() for weight in model.parameters() if weight.dim() > 1)
+        return acceptance_loss(model.logit(states[drawn]), good[drawn], hparams["bad"]) + length, len(drawn)
 
     measured = runner.train(loss_at, lambda: measure(model, features, EXAMPLES[recipe], hparams))
     known = KNOWN.format(**measured) if "loss_heldout" in measured else ""

@@ -19,7 +19,7 @@ from .data import TASKS
 from .draft import collate
 from .features import Batch, Features
 from .files import FRONT, relink_card, write_bytes, write_json, write_shards, write_text
-from .job import Job, TrainingError
+from .job import Job, TrainingError, fingerprint
 from .runner import Runner
 from .shared_weights import base_head_fields
 from .text_answers import Answer
@@ -111,7 +111,7 @@ def replay_rounds(answers: list[list[list[bool]]], gamma: int) -> dict:
 
 def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str, most: float = 9.5e6) -> Path:
     """Write a trained head to ``<work>/models``, and with ``--ship`` to ``assets/models``: config.json, weights (bfloat16; MXINT8
-    if the recipe's ``bits`` are 8), model card and loss curve. Return its folder.
+    if the recipe's ``bits`` are 8), loss curve, and for new weights the model card. Return its folder.
 
     about: the card's text on the method; most: maximum bytes of the weights. Raises TrainingError if they are larger. Weights
     are split into files of at most 8 MB."""
@@ -128,10 +128,11 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
     if started_from := runner.hparams.get("begin"):
         about += f"\n\nIt began with the weights of {job.model_name(started_from)} as it was then, where names and shapes agree."
     for place in job.output_folders(name):
+        before = fingerprint(place)
         write_shards(place, weights)
         write_json(place / "config.json", cast(Any, model).config | base | mark(runner.name, job.target))
         card = place / "README.md"
-        if not card.is_file():
+        if not card.is_file() or fingerprint(place) != before:  # a card tells of its own weights; a report is made anew
             facts = dict(name=name, target=job.target, recipe=runner.name, of=job.options, parameters=parameters / 1e6)
             write_text(card, relink_card(CARD.format(about=about, **facts), job, place))
         if (curve := runner.place / "loss.svg").is_file():

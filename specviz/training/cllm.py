@@ -2,15 +2,16 @@
 
 With ``rank``, only low-rank adapters of that rank are trained and saved (LoRA, Hu et al. 2106.09685).
 
-In every greedy answer one block is replaced by earlier tokens of the text. A few Jacobi passes of the target turn the
+Blocks of a greedy answer are replaced by earlier tokens of the text. A few Jacobi passes of the target turn a
 replacement into a point of its Jacobi trajectory, whose fixed point is the original block. The model learns to predict
 the same distributions from the wrong block as from the original (consistency loss, from the first wrong token on), and
-to keep the target's distributions along the answer.
+to keep the target's distributions along the answer. Blocks of one text share its keys and values.
 """
 from __future__ import annotations
 
 import copy
 import random
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -18,11 +19,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..models import causal
+from ..models.eagle_layers import KV
 from ..models.heads import HeadWeights, config_of, fill
 from . import chains, losses
 from .draft import Batches, collate
 from .features import Batch, Features
+from .in_target import extra_row_mask
 from .job import Job
+from .masked_block import sample_anchors
 from .runner import Runner
 from .text_answers import Answer
 
@@ -50,49 +54,79 @@ def run(job: Job) -> Path:
 
     def loss_at(step: int):
         batch = features.batch(step, runner.budget_spent())
-        rng = random.Random(f"{job.seed} {step}")
-        return loss(model, batch, *trajectory_batch(features.before, batch, hparams, rng), hparams), len(batch.labels)
+        points = trajectory_points(features.before, batch, hparams, random.Random(f"{job.seed} {step}"))
+        return loss(model, batch, points, hparams), len(batch.labels)
 
-    runner.train(loss_at, lambda: measure(model, features, hparams))
-    logp = measure(model.eval(), features, hparams)
+    figures = runner.train(loss_at, lambda: measure(model, features, hparams))
+    if "loss_cllm" not in figures:  # a measurement can fail
+        figures = measure(model.eval(), features, hparams)
     trained = LOW_RANK.format(**hparams) if hparams["rank"] else "all of its weights trained on"
-    return chains.export(job, job.model_name("cllm"), model, features, runner, CARD.format(**hparams | logp, trained=trained), most=4e7)
+    return chains.export(job, job.model_name("cllm"), model, features, runner, CARD.format(**hparams | figures, trained=trained), most=4e7)
+
+
+@dataclass(frozen=True)
+class TrajectoryPoints:
+    """Points of Jacobi trajectories of blocks: what the blocks hold after some passes.
+
+    owners [rows, n]: position of the token before each block; tokens [rows, n, block]: the block's token ids; right [rows, n,
+    block]: those of its fixed point, the answer; inside, bool [rows, n, block]: True for positions before the answer's end."""
+
+    owners: Tensor
+    tokens: Tensor
+    right: Tensor
+    inside: Tensor
+
+    def rows(self, model: causal.CausalModel | causal.LoraAdapters, past: list[KV]) -> Tensor:
+        """Return a model's hidden states [rows, n, block, hidden] along the blocks. past: its keys and values along the texts."""
+        (_, each, block), device = self.tokens.shape, self.tokens.device
+        places = (self.owners[..., None] + torch.arange(1, block + 1, device=device)).flatten(1)
+        width = past[0][0].shape[2]
+        mask = extra_row_mask(self.owners, width, 1, block)[:, None, width:]
+        return model.rows(self.tokens.flatten(1), places, mask, past)[0].unflatten(1, (each, block))
+
+    @property
+    def wrong(self) -> Tensor:
+        """Bool [rows, n, block]: True from a block's first wrong token on, up to the answer's end."""
+        return (((self.tokens != self.right) & self.inside).cumsum(-1) > 0) & self.inside
 
 
 @torch.no_grad()
-def trajectory_batch(before: causal.CausalModel, batch: Batch, hparams: dict, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Replace one block of each row by a point of its Jacobi trajectory. Return (ids [rows, width], first [rows]): the token ids,
-    and the position of the first wrong token of each row (the width if there is none)."""
-    ids, width = batch.ids.clone(), batch.ids.shape[1]
-    places = batch.where % width + 1
-    rows = batch.where // width
-    for row in range(len(ids)):
-        mine = places[rows == row].tolist()
-        if not mine:
-            continue
-        start, end = rng.choice(mine), mine[-1] + 1
-        block = range(start, min(start + hparams["block"], end))
-        ids[row, start:block.stop] = torch.tensor([int(batch.ids[row, rng.randrange(start)]) for _ in block], device=ids.device)
-        for _ in range(rng.randrange(hparams["passes"] + 1)):
-            states = before(ids[row:row + 1, :block.stop])[0, start - 1:block.stop - 1]
-            ids[row, start:block.stop] = (states @ before.output.T).argmax(-1)
-    differs = ids != batch.ids
-    return ids, torch.where(differs.any(1), differs.int().argmax(1), width)
+def trajectory_points(before: causal.CausalModel, batch: Batch, hparams: dict, rng: random.Random) -> TrajectoryPoints:
+    """Choose ``anchors`` blocks per row of text, fill them with earlier tokens of the row, and apply 0 to ``passes`` Jacobi passes of
+    the target ``before``."""
+    anchors, width, block = sample_anchors(batch, hparams["anchors"], rng), batch.ids.shape[1], hparams["block"]
+    owners, ahead = batch.where[anchors] % width, torch.arange(block, device=anchors.device)
+    index = anchors[..., None] + ahead
+    known = index.clamp(max=len(batch.where) - 1)
+    inside = (index < len(batch.where)) & (batch.where[known] == batch.where[anchors][..., None] + ahead)
+    tokens = torch.tensor([[[int(row[rng.randrange(end + 1)]) for _ in range(block)] for end in ends]
+                           for row, ends in zip(batch.ids.tolist(), owners.tolist())], device=anchors.device)
+    passes = torch.tensor([[rng.randrange(hparams["passes"] + 1) for _ in ends] for ends in owners.tolist()], device=anchors.device)
+    points = TrajectoryPoints(owners, tokens, batch.labels[known], inside)
+    if not passes.any():
+        return points
+    states, past = before.rows(batch.ids)
+    states = states[torch.arange(len(states), device=states.device)[:, None], owners]
+    first = (states @ before.output.T).argmax(-1)[..., None]  # the target's own choice in every pass
+    for turn in range(int(passes.max())):
+        following = (points.rows(before, past) @ before.output.T).argmax(-1)
+        moved = torch.cat([first, following[..., :-1]], -1)
+        points = replace(points, tokens=torch.where((passes > turn)[..., None], moved, points.tokens))
+    return points
 
 
-def loss(model: causal.CausalModel | causal.LoraAdapters, batch: Batch, ids: Tensor, first: Tensor, hparams: dict) -> Tensor:
-    """Return the consistency loss from the first wrong token of each row on, plus ``stay`` times the distillation loss along the
-    unchanged text. ids, first: as ``trajectory_batch`` returns them."""
-    width = batch.ids.shape[1]
-    right = model(batch.ids).flatten(0, 1)
-    stay = losses.distil(right[batch.where], model.output, batch.top_ids, batch.top_logp, batch.labels, hparams["hard_label_weight"])
-    place, row = batch.where % width, batch.where // width
-    kept = batch.where[(place + 1 >= first[row]) & (place + 1 < first[row] + hparams["block"])]
-    if not len(kept):
+def loss(model: causal.CausalModel | causal.LoraAdapters, batch: Batch, points: TrajectoryPoints, hparams: dict) -> Tensor:
+    """Return the consistency loss from the first wrong token of each block on, plus ``stay`` times the distillation loss along the
+    unchanged text."""
+    right, past = model.rows(batch.ids)
+    stay = losses.distil(right.flatten(0, 1)[batch.where], model.output, batch.top_ids, batch.top_logp, batch.labels,
+                         hparams["hard_label_weight"], negatives=hparams.get("negatives", 0))
+    row, block, step = points.wrong.nonzero(as_tuple=True)
+    if not len(row):
         return hparams["stay"] * stay
-    with torch.no_grad():
-        probs = (right[kept] @ model.output.T).float().softmax(-1)
-    logp = (model(ids).flatten(0, 1)[kept] @ model.output.T).float().log_softmax(-1)
+    with torch.no_grad():  # the fixed point's distributions are the goal
+        probs = (right[row, points.owners[row, block] + 1 + step] @ model.output.T).float().softmax(-1)
+    logp = (points.rows(model, past)[row, block, step] @ model.output.T).float().log_softmax(-1)
     return F.kl_div(logp, probs, reduction="batchmean") + hparams["stay"] * stay
 
 
@@ -117,16 +151,20 @@ def measure(model: causal.CausalModel | causal.LoraAdapters, features: Trajector
 def jacobi(model: causal.CausalModel | causal.LoraAdapters, answer: Answer, size: int) -> tuple[int, int]:
     """Return (tokens, passes) of Jacobi decoding in blocks of ``size`` tokens, until as many tokens as the answer has are
     generated. The algorithm is that of the engine's BlockJacobi."""
-    ids, goal, passes = answer.ids[:answer.start].tolist(), len(answer.ids), 0
+    ids, goal, passes, device = answer.ids[:answer.start].tolist(), len(answer.ids), 0, model.output.device
     guesses: list[int] = []
+    _, past = model.rows(torch.tensor([ids[:-1]], device=device))
     while len(ids) < goal:
         room = min(goal - len(ids) - 1, size - (len(ids) - answer.start) % size)
         block = guesses[:room] + [ids[place % len(ids)] for place in range(len(guesses[:room]), room)]
-        device = model.output.device
-        states = model(torch.tensor([ids + block], device=device))[0, len(ids) - 1:]
-        predicted = (states @ model.output.T).argmax(-1).tolist()
+        end = len(ids) + len(block)
+        places = torch.arange(len(ids) - 1, end, device=device)
+        mask = torch.arange(end, device=device) <= places[:, None]
+        states, past = model.rows(torch.tensor([[ids[-1], *block]], device=device), places[None], mask, past)
+        predicted = (states[0] @ model.output.T).argmax(-1).tolist()
         right = next((i for i, (a, b) in enumerate(zip(block, predicted)) if a != b), len(block))
         ids, guesses, passes = ids + predicted[:right + 1], predicted[right + 1:], passes + 1
+        past = [(keys[:, :, :len(ids) - 1], values[:, :, :len(ids) - 1]) for keys, values in past]
     return goal - answer.start, passes
 
 

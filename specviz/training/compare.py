@@ -26,13 +26,12 @@ Generated from the model cards by `python -m specviz.training compare --ship`. A
 - greedy, equal nodes: the same with {nodes} nodes, for methods that have a knob for the number of nodes.
 - speed-up: plain decoding's seconds per token divided by the method's, interleaved in one run.
 - minutes trained, M tokens: of the last training run; methods that use the same model share it.
-- Domino, DFlash2, LiLiCorr, TreeFlash and TAPS correct DFlash, not DSpark: no DSpark head of the chat model uses the hidden states
-  that it reads (docs/log/2026-11/models.md).
+- Domino, DFlash2, LiLiCorr, TreeFlash and TAPS correct DFlash, not DSpark, which got its weights for the chat model later.
 """
 COLUMNS = ("method", "model", "M parameters", "minutes trained", "M tokens", "tokens per pass, greedy", "accepted at depth 1, 2, ...",
            "nodes per round", "speed-up", "tokens per pass, temperature 1", "speed-up", "greedy, equal nodes")
 SIZE = re.compile(r"([\d.]+) (?:million|M) parameters")
-TRAINED = re.compile(r"^Last training run: \d+ steps, ([\d.]+) M answer tokens, (\d+) minutes", re.M)
+TRAINED = re.compile(r"^Last training run: \d+ steps, ([\d.]+) M answer tokens, ([\d.]+) minutes", re.M)
 NODES = re.compile(r"\| greedy, (\d+) nodes \|$", re.M)
 NOTHING = "-"
 
@@ -80,6 +79,8 @@ def drafters_of(job: Job, hparams: dict) -> list[Drafter]:
     equal, rows = equal_nodes(card(job, job.target) or ""), []
     for method in drafters.methods_to_measure(hparams):
         name = job.model_name(kind_of(method))
+        if kind_of(method) == "draft" and name != job.draft_name():
+            continue  # the target is paired with a draft model of another name, whose own card has its figures
         card_text = card(job, name)
         figures = None if card_text is None else comparison_cells(method.title, name, card_text, equal)
         rows.append(Drafter(method.title, name, card_text is not None, figures))

@@ -41,7 +41,7 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     tokenizer = AutoTokenizer.from_pretrained(target, trust_remote_code=False)
     torch.manual_seed(job.seed)
     config = open_config(target)
-    model = load_and_grow(job, hparams, config.vocab_size) if "from" in hparams else build(config, hparams)
+    model = load_and_grow(job, hparams, config.vocab_size) if hparams.get("from") else build(config, hparams)
     if hparams["draft_vocab"] and not isinstance(model.lm_head, ReducedHead):
         model = with_reduced_vocabulary(model, job, hparams["draft_vocab"], tokenizer)
     runner = Runner(job, recipe, model, hparams, job.folder(recipe, fingerprint(target)))
@@ -210,12 +210,13 @@ def card(model, name: str, recipe: str, job: Job, hparams: dict, figures: dict, 
     return CARD.format(name=name, target=job.target, recipe=recipe, options=job.options, shape=shape, gamma=hparams["gamma"],
                        measured=measured or "not measured", about=about and f"\n{about}\n", steps=figures["steps"],
                        began=initialisation_sentence(name, hparams),
+                       others=" and along answers of the data" if hparams["breadth"] or hparams["pretrain"] else "",
                        parameters=sum(weight.numel() for weight in model.parameters()) / 1e6)
 
 
 def initialisation_sentence(name: str, hparams: dict) -> str:
     """Return the card's sentence on how the weights were initialised; empty for random weights."""
-    if "from" not in hparams:
+    if not hparams.get("from"):
         return ""
     return AGAIN if hparams["from"] == name else BEGAN.format(**hparams)
 
@@ -224,8 +225,8 @@ BEGAN = "It began as [{from}](../{from}) as it was then, made wider and deeper w
 AGAIN = "It went on from what was shipped under its name before. "
 HOW = {"greedy": "greedy", "sampled": "at temperature 1"}
 CARD = FRONT + """A draft model of [{target}](../{target}): {parameters:.2f} million parameters ({shape}), of no use alone. Its
-**facts are unreliable**, as the target's are. Distilled from the target's distribution along its own answers to training prompts
-and along answers of the data. Sources and licences: [LICENSES.md](../LICENSES.md).
+**facts are unreliable**, as the target's are. Distilled from the target's distribution along its own answers to training prompts{others}.
+Sources and licences: [LICENSES.md](../LICENSES.md).
 {about}
 {began}{steps} steps of `python -m specviz.training {recipe}{options} --data DIR`. Block efficiency on held-out answers,
 replayed with gamma {gamma}, as that command measures at its end: {measured}.

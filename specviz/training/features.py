@@ -83,9 +83,14 @@ class Features:
         self.head, self.embedding = self.target.lm_head.weight, self.target.get_input_embeddings().weight
         read = generate.read(root / "read") if any((root / "read").glob("*.safetensors")) else []
         self.root, self.answers = root, own + read
-        self.kept = StateCache(root / "states", self.answers, self.head.shape[1]) if self.keeps == "states" and layer is None else None
+        self.kept = self.cache("states", 1) if self.keeps == "states" and layer is None else None
         self.own = Batches(own, hparams, job.seed, self.device)
         self.wide = Batches(self.answers, hparams, job.seed, self.device)
+
+    def cache(self, name: str, layers: int) -> StateCache | None:
+        """Return the disk cache, in the folder ``name``, of ``layers`` hidden states a token; None on an accelerator, which
+        recomputes a state faster than a disk reads it."""
+        return StateCache(self.root / name, self.answers, layers * self.head.shape[1]) if self.device.type == "cpu" else None
 
     @property
     def target_info(self) -> TargetInfo:
@@ -134,7 +139,7 @@ class EntryFeatures(Features):
         super().__init__(job, hparams)
         self.layer = layer
         if layer:
-            self.kept = StateCache(self.root / f"states-{layer}", self.answers, self.head.shape[1])
+            self.kept = self.cache(f"states-{layer}", 1)
 
     @torch.no_grad()
     def states(self, material) -> Batch:

@@ -14,14 +14,18 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 from ..models import in_target
+from ..models.pretrained import with_cache
 from ..trees import full_tree
 from . import chains, losses, ranks
 from .features import Batch, EntryFeatures, Features, body_of, entering_states, only_layers
 from .job import Job
 from .masked_block import sample_anchors
 from .runner import Runner
+
+MEAN_OF = 64  # answers whose tokens' mean embedding prompts begin at
 
 
 def run(job: Job, recipe: str) -> Path:
@@ -31,6 +35,8 @@ def run(job: Job, recipe: str) -> Path:
     torch.manual_seed(job.seed)
     model = in_target.build(info, hparams)
     features = EntryFeatures(job, hparams, min(model.layers))
+    if isinstance(model, in_target.PromptRows):
+        model.add_to_embeddings(features.embedding[torch.cat([answer.ids for answer in features.own.answers[:MEAN_OF]])].float().mean(0))
     runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
 
     def loss_at(step: int):
@@ -44,7 +50,7 @@ def run(job: Job, recipe: str) -> Path:
     chain = full_tree((1,) * len(model))
     runner.train(loss_at, lambda: ranks.measure(model, AllPositionStates(model, features).head_states, features, chain))
     ranks.calibrate(model.eval(), AllPositionStates(model, features).head_states, features, hparams)
-    about = CARD.format(**hparams | dict(layers=list(model.layers), what=WHAT[model.kind]))
+    about = CARD.format(**hparams | dict(layers=list(model.layers), what=WHAT[model.kind].format(**{"rank": 0} | hparams)))
     return chains.export(job, job.model_name(recipe), model, features, runner, about)
 
 
@@ -61,8 +67,8 @@ def all_anchors(batch: Batch, steps: int) -> Tensor:
 
 
 class ExtraRowStates:
-    """Run the target over a batch with the extra rows after given anchors, in one forward pass from the lowest layer that extra rows
-    enter. owners [rows, n]: flat positions of the anchors."""
+    """Run the target over a batch, then over the extra rows after given anchors, which attend to the text's keys, both from the
+    lowest layer that extra rows enter. owners [rows, n]: flat positions of the anchors."""
 
     def __init__(self, model: in_target.InTargetRows, features: Features, owners: Tensor):
         self.model, self.features, self.owners = model, features, owners
@@ -89,33 +95,47 @@ class ExtraRowStates:
         net, device = self.features.target, batch.ids.device
         first = min(self.model.layers)
         text = (entering_states(net, batch.ids, first) if batch.layer is None else batch.layer.view(rows, width, -1)).to(net.dtype)
-        states = torch.cat([text, text.new_zeros(rows, each * chains_each * steps, text.shape[-1])], 1)
         deep = torch.arange(1, steps + 1, device=device).repeat(chains_each)
-        positions = torch.cat([torch.arange(width, device=device).expand(rows, -1), (at[..., None] + deep).flatten(1)], 1)
-        sees = extra_row_mask(at, width, chains_each, steps)
+        sees = extra_row_mask(at, width, chains_each, steps)[:, width:]
         mask = torch.zeros(sees.shape, dtype=net.dtype, device=device).masked_fill_(~sees, torch.finfo(net.dtype).min)
+        keys, owners = DynamicCache(), {}
         with ExitStack() as stack:
-            for layer, block in enumerate(stack.enter_context(only_layers(net, first)), first):
+            blocks = list(enumerate(stack.enter_context(only_layers(net, first)), first))
+            with torch.no_grad(), ExitStack() as reads:  # no gradient reaches the text, which does not attend to extra rows
+                for layer, block in blocks:
+                    if layer in self.model.layers:
+                        reads.callback(block.register_forward_pre_hook(reads_owners(owners, layer, at), with_kwargs=True).remove)
+                net.model(inputs_embeds=text, use_cache=True, **with_cache(net.model, keys))
+            for layer, block in blocks:
                 if layer in self.model.layers:
-                    stack.callback(block.register_forward_pre_hook(self._enters(layer, at, width), with_kwargs=True).remove)
-            out = net.model(inputs_embeds=states, attention_mask=mask[:, None], position_ids=positions, use_cache=False).last_hidden_state
-        return out[:, width:].unflatten(1, (each, chains_each, steps)).float().mean(2)
+                    stack.callback(block.register_forward_pre_hook(self._enters(layer, at, owners[layer]), with_kwargs=True).remove)
+            out = net.model(inputs_embeds=text.new_zeros(rows, each * chains_each * steps, text.shape[-1]), attention_mask=mask[:, None],
+                            position_ids=(at[..., None] + deep).flatten(1), use_cache=True, **with_cache(net.model, keys)).last_hidden_state
+        return out.unflatten(1, (each, chains_each, steps)).float().mean(2)
 
-    def _enters(self, layer: int, at: Tensor, width: int) -> Callable:
-        """Return a hook on a layer's input that replaces states by the rows of its steps."""
+    def _enters(self, layer: int, at: Tensor, owners: Tensor) -> Callable:
+        """Return a hook on a layer's input that replaces the states of its steps' rows. owners [rows, n, hidden]: hidden states of
+        the anchors at this layer."""
         model = self.model
 
         def hook(module, args, kwargs):
             x = args[0] if args else kwargs["hidden_states"]
-            owners = torch.stack([row[places] for row, places in zip(x, at)]).float()  # [rows, n, hidden]
-            behind = x[:, width:].unflatten(1, (at.shape[1], model.chains, len(model))).clone()
+            states = x.unflatten(1, (at.shape[1], model.chains, len(model))).clone()
             for step in (i for i, where in enumerate(model.layers) if where == layer):
                 for chain in range(model.chains):
                     made = model.input_states(step, torch.full((at.numel(),), chain, device=x.device), owners.flatten(0, 1))
-                    behind[:, :, chain, step] = made.view(*at.shape, -1).to(x.dtype)
-            x = torch.cat([x[:, :width], behind.flatten(1, 3)], 1)
+                    states[:, :, chain, step] = made.view(*at.shape, -1).to(x.dtype)
+            x = states.flatten(1, 3)
             return ((x, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": x})
         return hook
+
+
+def reads_owners(owners: dict[int, Tensor], layer: int, at: Tensor) -> Callable:
+    """Return a hook on a layer's input that stores the hidden states at positions at [rows, n] in ``owners``."""
+    def hook(module, args, kwargs):
+        x = args[0] if args else kwargs["hidden_states"]
+        owners[layer] = torch.stack([row[places] for row, places in zip(x, at)]).float()
+    return hook
 
 
 class AllPositionStates:
@@ -159,7 +179,8 @@ def early_exit_loss(model: in_target.StreamRows, features: Features, batch: Batc
 WHAT = {
     "prompts": "Learned embeddings that ride along with a pass of the target, after a token of the text",
     "transfer": "Matrices that turn a token's state inside the target into made-up states of the tokens after it",
-    "streams": "Vectors which, added to a token's state inside the target, make streams that run ahead of it",
+    "streams": "Vectors which, added to a token's state inside the target (changed by a matrix of rank {rank}), make streams that run "
+               "ahead of it",
 }
 
 CARD = """{what}. Each step of them enters one of the target's layers {layers} (0 is the first) and guesses a token further ahead;

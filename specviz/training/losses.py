@@ -19,7 +19,8 @@ from torch import Tensor
 
 from . import divergences
 
-CHUNK = 512
+CHUNK = 512  # positions whose logits are in memory at a time
+CHUNK_ON_ACCELERATOR = 8192
 FLOOR = 1e-6  # half-precision leaders may add up to a hair over one; it also bounds the gradient
 
 
@@ -79,8 +80,9 @@ class HeadLoss(torch.autograd.Function):
             to_hidden = torch.empty_like(states)
             to_head = torch.zeros_like(head, dtype=torch.float32) if ctx.needs_input_grad[1] else None  # None: a frozen head
             total, count = torch.zeros((), device=hidden.device), len(labels)
-            for first in range(0, count, CHUNK):
-                part = slice(first, first + CHUNK)
+            size = CHUNK if hidden.device.type == "cpu" else CHUNK_ON_ACCELERATOR
+            for first in range(0, count, size):
+                part = slice(first, first + size)
                 leaders = None if top_ids is None else (top_ids[part], top_logp[part], divergence)
                 logits = states[part] @ weight.T
                 logits = logits if log_weights is None else logits.float() + log_weights

@@ -25,7 +25,6 @@ from .features import Batch, Features
 from .job import Job
 from .runner import Runner
 from .shared_weights import freeze_untrained
-from .state_cache import StateCache
 from .text_answers import Answer
 
 # (drafter, features, batch, states [n, hidden], indices [n] into ``batch.where``) -> (rows, matrix) whose product is the logits
@@ -40,8 +39,7 @@ class AuxStateFeatures(Features):
     def __init__(self, job: Job, hparams: dict, build: Callable = network.build):
         super().__init__(job, hparams)
         self.hidden_states = tuple(int(capture.removeprefix("layer:")) for capture in build(self.target_info, hparams).hidden_states)
-        folder = self.root / ("states-" + "-".join(map(str, self.hidden_states)))
-        self.kept = StateCache(folder, self.answers, len(self.hidden_states) * self.head.shape[1])
+        self.kept = self.cache("states-" + "-".join(map(str, self.hidden_states)), len(self.hidden_states))
 
     @torch.no_grad()
     def states(self, material) -> Batch:

@@ -25,7 +25,7 @@ class Optimisers:
             if not weight.requires_grad:
                 continue
             table = "embed" in name or "lm_head" in name or "codebook" in name or name.startswith(("emb.", "head."))  # a row a token
-            hidden = weight.ndim == 2 and not table
+            hidden = weight.ndim == 2 and min(weight.shape) > 1 and not table  # of one row, Muon's update would be as long as any other
             (matrices if hidden else rest).append(weight)
         block = {"block": hparams["muon_block"]} if hparams.get("muon_block") else {}
         self.weights, self.peaks = matrices + rest, []

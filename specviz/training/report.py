@@ -81,18 +81,8 @@ def target_figures(job: Job, hparams: dict) -> dict:
         "held_out_loss": target.loss_by_task(model, tokenizer, heldout, hparams),
         "induction": target.copying_loss(model, tokenizer, hparams),
         "looping": answers.looping_share(job, model, tokenizer, heldout, hparams),
-        "looping_of": parent_looping_share(job, heldout, hparams),
         "answers": [{"task": one.task, "prompt": one.title, "answer": tokenizer.decode(ids)} for one, ids in zip(asked, answered)],
     }
-
-
-def parent_looping_share(job: Job, heldout: list[data.Row], hparams: dict) -> dict[str, float]:
-    """Return {name: share of looping answers} of the target from which this one was grown, for comparison; empty without one."""
-    name = {one["name"]: one["from"] for one in job.sections("target").values() if "from" in one}.get(job.target)
-    if name is None:
-        return {}
-    tokenizer, model = load_model(job, name)
-    return {name: answers.looping_share(job, model, tokenizer, heldout, hparams)}
 
 
 def load_model(job: Job, name: str) -> tuple:
@@ -127,8 +117,7 @@ def target_text(found: dict, summary: str) -> str:
 
 def looping_sentence(found: dict) -> str:
     """Return a sentence on the share of greedy answers that loop."""
-    sentence = f"{found['looping']:.0%} of its greedy answers to held-out prompts say some {data.GRAM} tokens {data.TIMES} times"
-    return sentence + "".join(f" ({share:.0%} of {name}'s)" for name, share in found["looping_of"].items()) + "."
+    return f"{found['looping']:.0%} of its greedy answers to held-out prompts say some {data.GRAM} tokens {data.TIMES} times."
 
 
 def draft_text(found: dict, gamma: int) -> str:
@@ -151,7 +140,7 @@ def training_text(job: Job, name: str) -> str:
     line, curve = job.last_log(recipe_of(job, name)), curve_of(job, name)
     if line is None:
         return _card_text(job.model_folder(name) / "README.md")
-    run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:.0f} minutes, last loss {line['loss']:.2f}"
+    run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:g} minutes, last loss {line['loss']:.2f}"
     return f"\nLast training run: {run} (log line of {line['time'][:10]}).\n" + ("\n![loss](loss.svg)\n" if curve.is_file() else "")
 
 

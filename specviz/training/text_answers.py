@@ -20,8 +20,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tqdm import tqdm
-from transformers import AutoTokenizer, DynamicCache
+from transformers import AttentionInterface, AttentionMaskInterface, AutoTokenizer, DynamicCache
 from transformers.cache_utils import DynamicLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from ..core import DraftTree
 from ..models.pretrained import open_network, with_cache
@@ -34,6 +36,7 @@ from .runner import bfloat16_is_faster
 from .self_written import PromptWriter
 
 PREFILL = 32  # prompts in one pass: more at once only push one another out of the caches
+PREFILL_ON_ACCELERATOR = 256
 
 
 @dataclass
@@ -63,6 +66,8 @@ def run(job: Job, hparams: dict[str, Any]) -> Path:
     device = job.torch_device()
     dtype = torch.bfloat16 if bfloat16_is_faster(device) else torch.float32  # the weights are 16-bit numbers in both
     model = open_network(path, dtype).to(device).eval()
+    if model.config.model_type not in ARCHITECTURES:
+        attend_by_groups(model)
     began, spent = time.monotonic(), spent_seconds(root)
     budget = 60 * (job.minutes or hparams["minutes"])
     make = AnswerGenerator(model, tokenizer, hparams, job)
@@ -208,8 +213,9 @@ class AnswerGenerator:
         processed at a time, each padded to the longest of them."""
         device, end = self.model.device, self.tokenizer.eos_token_id
         width, parts = max(map(len, prompts)), []
-        for first in range(0, len(prompts), PREFILL):
-            some = prompts[first : first + PREFILL]
+        size = PREFILL if device.type == "cpu" else PREFILL_ON_ACCELERATOR
+        for first in range(0, len(prompts), size):
+            some = prompts[first : first + size]
             wide = max(map(len, some))
             prefilled = torch.tensor([[end] * (wide - len(p)) + p for p in some], device=device)  # [some, wide]
             mask = torch.tensor([[0] * (wide - len(p)) + [1] * len(p) for p in some], device=device)
@@ -220,6 +226,26 @@ class AnswerGenerator:
         for layer, *others in zip(*(cache.layers for cache in caches)):
             layer.extend(others, width)
         return torch.cat(logits), caches[0], torch.cat(masks)
+
+
+def attend_by_groups(model: Any) -> None:
+    """Let a transformers network attend, when it reads one token a row, without a copy of keys and values for every query head:
+    the query heads of a group are passed as rows of its key head."""
+    AttentionInterface.register("grouped", grouped_attention)
+    AttentionMaskInterface.register("grouped", ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+    model.set_attn_implementation("grouped")
+
+
+def grouped_attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: torch.Tensor | None,
+                      scaling: float | None = None, **kwargs: Any) -> tuple[torch.Tensor, None]:
+    """Return (attention output [rows, tokens, heads, size], None), as transformers' attention functions do. query [rows, heads,
+    tokens, size]; key, value [rows, key heads, positions, size]."""
+    if query.shape[2] > 1:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    rows, heads, _, size = query.shape
+    groups = query.view(rows, key.shape[1], -1, size)  # [rows, key heads, query heads of one, size]
+    out = torch.nn.functional.scaled_dot_product_attention(groups, key, value, attn_mask=attention_mask, scale=scaling)
+    return out.reshape(rows, 1, heads, size), None
 
 
 class GrowingCacheLayer(DynamicLayer):

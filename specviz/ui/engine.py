@@ -303,15 +303,11 @@ def run_lanes(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threadi
             total = (asked.repeats - 1) * len(sessions) * asked.answers
             yield status_of("live", text("run.repeat", count=again, total=total, title=names[lane]))
             continue
-        records, checks = recorders[number].take(event), []
+        records = [record for one in machine.follow(number, event) for record in recorders[number].take(one)]
         for record in records:
             if record["type"] == "header":
-                record |= {"mode": mode, "env": record["env"] | machine.header_fields(),
-                           "method": record["method"] | {"title": names[lane]}} | _answer_fields(asked, answer)
-                checks = machine.start_events()
-        checks += machine.observe(number, event)
-        late = [row for check in checks for row in recorders[number].take(check)]
-        yield records + late
+                record |= {"mode": mode, "method": record["method"] | {"title": names[lane]}} | _answer_fields(asked, answer)
+        yield records
 
 
 def _recorders(loaded: Loaded, asked: RunRequest) -> list[Any]:

@@ -192,21 +192,21 @@ class HttpGuard:
         """Start the search for unread answers, in the server's own event loop."""
         if self._sweeper is None or self._sweeper.done():
             queue = self._budget.queue = self._event_queue()
+            self._sweeper = asyncio.get_running_loop().create_task(self._keep_sweeping(queue))
 
-            async def sweep() -> None:
-                late = False
-                while True:
-                    before = time.monotonic()
-                    await asyncio.sleep(SWEEP)
-                    late = not late and time.monotonic() - before > 2 * SWEEP
-                    if late:  # this process stood still, so nobody could read: readers get until the next sweep
-                        continue
-                    self._budget.states = getattr(getattr(queue, "server_app", None), "state_holder", None)
-                    self._budget.drop_unread()
-                    if self._runs:
-                        self._runs.sweep()
-
-            self._sweeper = asyncio.get_running_loop().create_task(sweep())
+    async def _keep_sweeping(self, queue: Any, sleep: Callable = asyncio.sleep, clock: Callable[[], float] = time.monotonic) -> None:
+        """Drop unread answers every SWEEP seconds, until the server ends. sleep, clock: other ones for tests."""
+        late = False
+        while True:
+            before = clock()
+            await sleep(SWEEP)
+            late = not late and clock() - before > 2 * SWEEP
+            if late:  # this process stood still, so nobody could read: readers get until the next sweep
+                continue
+            self._budget.states = getattr(getattr(queue, "server_app", None), "state_holder", None)
+            self._budget.drop_unread()
+            if self._runs:
+                self._runs.sweep()
 
     def _error(self, request: Request, status: int, code: str, **values: Any) -> Response:
         return self._refused(request, Refused(code, **values)) if self._for_api(request) else _error(status, code, **values)

@@ -1,7 +1,7 @@
 """Find heads and draft models that recipes trained for a target by their config.json, without entries in models.yaml.
 
 They are in ``<target's folder>/heads/<kind>`` or in a folder next to the target's. Their config.json contains ``{"specviz":
-{"kind": "glide", "target": "Llama-specviz-52M"}}``; the methods declare the kinds (core.method.Trained)."""
+{"kind": "glide", "target": "SmolLM2-135M-Instruct"}}``; the methods declare the kinds (core.method.Trained)."""
 from __future__ import annotations
 
 import json

@@ -1,7 +1,7 @@
 """Export a checkpoint of Llama's architecture as one GGUF file for llama.cpp, with its byte-level BPE tokenizer and its chat template.
 
 llama.cpp rotates pairs of adjacent numbers, Hugging Face's layout rotates halves, so the rows of the query and key projections are
-reordered. Weights keep their 16 bits; norms are written in 32. Needs the package ``gguf``.
+reordered. Matrices are written in 16 bits, norms in 32. Needs the package ``gguf``.
 """
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ LAYER = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_att
 TOP = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
 PLAIN = 1  # kinds of tokens in a GGUF file
 CONTROL = 3
+BLOCK = 32  # numbers of a row that share a scale in Q8_0; rows of another length stay in 32 bits
 # llama.cpp knows how text is split before the merges by name: single digits and then GPT-2's pattern is what it calls smollm.
 SPLITS = {("ByteLevel",): "gpt-2", ("Digits", "ByteLevel"): "smollm"}
 
 
-def export(entry: Entry, out: Path, full: bool = False) -> dict[str, Any]:
-    """Write a model of models.yaml to one GGUF file; return {path, bytes, tensors, tokens}. full: weights in 32 bits, so that
-    llama.cpp rounds nothing, for comparisons. Raises ZooError for a model that cannot be written."""
+def export(entry: Entry, out: Path, weights: str = "half") -> dict[str, Any]:
+    """Write a model of models.yaml to one GGUF file; return {path, bytes, tensors, tokens}. weights: "half": matrices in 16 bits, of
+    the kind that they are stored in if they are; "full": in 32 bits, so that llama.cpp rounds nothing, for comparisons; "q8_0":
+    matrices in llama.cpp's eight bits. Raises ZooError for a model that cannot be written."""
     try:
         import gguf
     except ImportError:
@@ -35,7 +37,7 @@ def export(entry: Entry, out: Path, full: bool = False) -> dict[str, Any]:
     folder = entry.folder()
     try:
         config = read_json(folder, "config.json")
-        tensors, kind = _tensors(folder, _checked(config, entry.name), full), gguf.GGMLQuantizationType
+        tensors, kind = _tensors(folder, _checked(config, entry.name), weights != "half"), gguf.GGMLQuantizationType
     except ModelError as error:
         raise ZooError(f"{entry.name} cannot be written as GGUF: {error}.", "gguf_export.unfit") from None
     if not out.parent.is_dir():
@@ -45,6 +47,9 @@ def export(entry: Entry, out: Path, full: bool = False) -> dict[str, Any]:
     count = _tokenizer(writer, folder, entry.name, config)
     kinds = {torch.float32: kind.F32, torch.float16: kind.F16, torch.bfloat16: kind.BF16}
     for name, tensor in tensors.items():
+        if weights == "q8_0" and tensor.ndim == 2 and tensor.shape[1] % BLOCK == 0:
+            writer.add_tensor(name, gguf.quants.quantize(tensor.numpy(), kind.Q8_0), raw_dtype=kind.Q8_0)
+            continue
         raw = tensor.contiguous().view(torch.uint8) if tensor.dtype == torch.bfloat16 else tensor.contiguous()
         writer.add_tensor(name, raw.numpy(), raw_dtype=kinds[tensor.dtype])
     try:
@@ -72,9 +77,9 @@ def _checked(config: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _tensors(folder: Path, config: dict[str, Any], full: bool) -> dict[str, Tensor]:
-    """Return the tensors by their names in the file: matrices in 16 bits where they were stored so, vectors in 32."""
-    stored = config.get("dtype") or config.get("torch_dtype") or "float32"
-    store = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(stored, torch.float32)
+    """Return the tensors by their names in the file: matrices in 16 bits, or in 32 (``full``); vectors in 32."""
+    stored = config.get("dtype") or config.get("torch_dtype")
+    store = torch.bfloat16 if stored == "bfloat16" else torch.float16
     weights = Weights(folder, torch.device("cpu"), torch.float32 if full else store)
     heads, keys = config["num_attention_heads"], config.get("num_key_value_heads") or config["num_attention_heads"]
     names = {there: here for there, here in TOP.items() if there != "lm_head.weight" or not config.get("tie_word_embeddings")}

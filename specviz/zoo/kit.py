@@ -64,6 +64,7 @@ class Kit:
             found = self.loaded.model_for(role)
         if found is None:
             raise ZooError(f"This method {requirement_message(role, self.loaded.name, self.loaded.draft_problem)}.", "method.needs_draft")
+        getattr(found, "writer", None)  # compile the loop that writes a chain now, not within the first run
         model = self.loaded.open_model(found)
         self.context = min(self.context, model.context) if required else self.context
         model = model if required and model.vocab == self.vocab else DraftModel(model, self.vocab, self.loaded.name_for(role))

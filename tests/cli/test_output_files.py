@@ -64,7 +64,7 @@ def test_other_files_are_let_through_and_two_names_of_one_are_not(file, tmp_path
 
 
 @pytest.mark.parametrize("argv", [
-    ["bench", "--table", "docs/bench-52m.jsonl.gz", "--csv", "docs/bench-52m.jsonl.gz"], ["run", "--method", "a", "--prompt", "x", "--trace", "FILE", "--save", "FILE"],
+    ["bench", "--table", "docs/bench.jsonl.gz", "--csv", "docs/bench.jsonl.gz"], ["run", "--method", "a", "--prompt", "x", "--trace", "FILE", "--save", "FILE"],
     ["export", "--gguf", "--model", "Llama-specviz-16M", "--out", "assets/models/Llama-specviz-16M/config.json"]])
 def test_commands_check_before_they_begin(file, monkeypatch, capsys, argv):
     monkeypatch.chdir(cli.__file__.rsplit("/specviz/", 1)[0])

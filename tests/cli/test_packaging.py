@@ -120,7 +120,7 @@ def test_every_extra_has_its_file_and_the_version_is_written_once():
     assert f"## {VERSION}\n" in (HERE / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-LARGE = "Llama-specviz-52M*", "*.part-*", "node_modules", ".git", ".venv*", "__pycache__", "build", "dist", "*.egg-info", ".*_cache", ".hypothesis"
+LARGE = "*.part-*", "node_modules", ".git", ".venv*", "__pycache__", "build", "dist", "*.egg-info", ".*_cache", ".hypothesis"
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_the_wheel_holds_what_runs_and_no_large_weights(built):
         assert f"{data}/{name}" in names
     for model in ("16M", "draft", "draft-small", "eagle", "medusa", "kangaroo", "SmolLM2-135M-draft"):
         assert any(name.startswith(f"{data}/assets/models/Llama-specviz-{model}/") and ".safetensors" in name for name in names), model
-    assert not [name for name in names if "52M" in name or ".part-" in name or name.startswith("tests") or name.endswith("data/setup.py")]
+    assert not [name for name in names if ".part-" in name or name.startswith("tests") or name.endswith("data/setup.py")]
 
 
 @pytest.mark.thorough

@@ -4,6 +4,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
@@ -12,14 +13,24 @@ from specviz import ROOT as HERE
 from specviz import load
 from specviz.core import Sampling
 from specviz.core.needs import missing_reason
+from specviz.evidence import pass_times as pass_times_module
 from specviz.evidence.benchmark import MEAN, bench, measure, quartiles, rows, with_earlier_answers
+from specviz.evidence.pass_times import COLUMNS as PASS_COLUMNS
+from specviz.evidence.pass_times import PACKED, can_time, own_bytes, own_pass, pass_times
 from specviz.evidence.prompt_suites import Item, read_suite, select_items
+from specviz.models import llama
+from specviz.models.int8 import has_byte_products
+from specviz.models.linear import HalfLinear, Layout
 from specviz.run.request import SessionError
 from specviz.run.result import Result, collect
 from specviz.run.session import Session
+from specviz.targets.fast import FastModel
+from specviz.targets.int8 import Int8Model
+from specviz.targets.llama import LlamaTarget
 from specviz.trace.metrics import Totals
 
 from ..message_codes import refuses
+from ..targets.tiny import checkpoint
 
 TASKS = ["story", "edit", "chat", "math", "code", "prose"]
 
@@ -98,7 +109,7 @@ def test_on_a_real_pair_with_transformers_beside(at_home):
     report = bench(load(), ["speculative", "prompt_lookup"], repeats=1, prompts=1, tasks=["chat", "math"], max_new_tokens=8,
                    reference=True, quiet=True)
     by = {(r["method"], r["task"]): r for r in report["rows"]}
-    assert {m for m, _ in by} - {"llama_cpp"} == {"autoregressive", "speculative", "prompt_lookup", "transformers_generate", "transformers_assisted",
+    assert {m for m, _ in by if not m.startswith("llama_cpp")} == {"autoregressive", "speculative", "prompt_lookup", "transformers_generate", "transformers_assisted",
                                   "transformers_prompt_lookup"}
     for (_, _), row in by.items():
         assert row["same_tokens"] == 1  # greedy, same weights: also transformers writes what we write
@@ -174,3 +185,56 @@ def test_suites_that_are_none(tmp_path, name, data):
     with pytest.raises(SessionError) as refused:
         read_suite(tmp_path / name)
     assert refused.value.code in ("suite.rows", "suite.read", "suite.empty_conversation")
+
+
+def test_passes_of_this_forward_are_timed_beside_the_bound_of_memory(at_home):
+    mine, packed, *others = pass_times(load(), repeats=2)
+    assert [mine["engine"], packed["engine"]] == ["specviz", PACKED] and all(row["engine"].startswith("llama_cpp") for row in others)
+    assert mine["weights_mb"] == round(own_bytes(load()) / 1e6, 1)
+    assert set(PASS_COLUMNS) == set(mine) == set(packed) and all(row[name] > 0 for row in (mine, packed) for name in PASS_COLUMNS if name not in ("engine", "weights_mb", "bandwidth_bound_ms"))
+
+
+def test_a_pass_that_is_timed_runs_all_its_rows(at_home, monkeypatch):
+    """Not the root from the pass before."""
+    loaded, ran = load(), []
+    forward = LlamaTarget._forward
+    monkeypatch.setattr(LlamaTarget, "_forward", lambda self, rows: ran.append(len(rows.ids)) or forward(self, rows))
+    with ExitStack() as opened:
+        run = own_pass(loaded, list(range(1, 40)), opened)
+        ran.clear()
+        for rows in (1, 2, 1, 5, 2):
+            run(rows)
+    assert ran == [1, 2, 1, 5, 2]
+
+
+def test_what_was_measured_stays_when_the_timing_of_passes_is_stopped(at_home, monkeypatch):
+    def stopped(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pass_times_module, "pass_times", stopped)
+    report = bench(load(), ["autoregressive"], None, tasks=["code"], prompts=1, repeats=1, max_new_tokens=4, reference=True, quiet=True)
+    assert report["rows"] and report["environment"]["interrupted"] and "passes" not in report
+
+
+def test_bytes_of_a_pass_are_those_of_the_layout_in_which_weights_are_held(tmp_path, monkeypatch):
+    folder = checkpoint(tmp_path, "llama")
+
+    def read(model):
+        return own_bytes(SimpleNamespace(model=model))
+
+    monkeypatch.setattr(llama, "fastest_layout", lambda weights, total: Layout())
+    plain = FastModel(folder)
+    numbers = sum(layer.weight.numel() for block in plain.blocks for layer in (block.qkv, block.out, block.gate_up, block.down)) + plain.head.weight.numel()
+    assert read(plain) == 4 * numbers
+    monkeypatch.setattr(HalfLinear, "represents_exactly", staticmethod(lambda weight: True))
+    monkeypatch.setattr(llama, "fastest_layout", lambda weights, total: Layout({tuple(w.shape): (HalfLinear,) * 2 for w in weights}))
+    assert read(FastModel(folder)) == 2 * numbers
+    each = 1 if has_byte_products() else 2
+    assert each * numbers < read(Int8Model(folder)) < 1.3 * each * numbers  # with a scale for each row
+
+
+@pytest.mark.parametrize(("change", "able"), [({}, True), ({"context": 128}, False), ({"capabilities": {"tree", "output:picture"}}, False),
+                                             ({"device": SimpleNamespace(type="cuda")}, False)])
+def test_passes_are_timed_where_their_rows_fit_after_a_text(change, able):
+    fields = {"context": 2048, "capabilities": {"tree", "output:text"}, "device": SimpleNamespace(type="cpu")} | change
+    assert can_time(SimpleNamespace(**fields)) == able

@@ -195,7 +195,8 @@ def test_a_load_says_that_the_machine_was_busy(pair, monkeypatch):
     assert [row["busy"] for row in at_rest["rows"]] == [False] * 2 and len(at_rest["said"]) == 1
     pair.pass_seconds = 1e-9  # the usual time of a pass: every pass takes longer than that
     busy = report()
-    assert [row["busy"] for row in busy["rows"]] == [True] * 2 and busy["said"] == []
+    assert [row["busy"] for row in busy["rows"]] == [True] * 2
+    assert len(busy["said"]) == 1 and "1 user" in busy["said"][0] and busy["said"] != at_rest["said"]  # nothing is concluded, and why
 
 
 def test_a_report_grows_and_ends_with_a_sentence_for_each_method(pair, monkeypatch):
@@ -220,3 +221,6 @@ def test_where_speculation_stops_paying_is_named(ratios, says):
             for load, ratio in zip(loads, ratios) if ratio for method in ("autoregressive", "speculative")]
     rows.append({"load": "8 users", "method": "speculative", "requests": 3, "against_plain": 9.0})
     assert says in break_even_sentences(rows, 9)[0] and break_even_sentences(rows, 8) == []
+    rows.append({"load": "16 users", "method": "speculative", "requests": 9, "against_plain": 0.1, "busy": True})
+    kept, left_out = break_even_sentences(rows, 9)
+    assert says in kept and "16 users" in left_out

@@ -74,6 +74,19 @@ def test_a_report_fits_each_draft_all_and_their_sizes(models):
     assert len(found["began"]) == 1 and found["began"][0].startswith("t-grown ") and " t-draft" in found["began"][0]
 
 
+def test_sizes_are_compared_at_the_tokens_that_all_drafts_reached(tmp_path):
+    """Drafts that learn for as many minutes: the larger, the fewer tokens. At their ends the smallest is ahead."""
+    for name, size, seen in (("t-small", 500_000, 64), ("t-draft", 1_000_000, 8), ("t-wide", 2_000_000, 1)):
+        points = [{"tokens": n * seen, GREEDY: probs(n * seen, size)} for n in TOKENS]
+        carry(tmp_path, name, size, points=points)
+    drafts = drafts_in(tmp_path)
+    ends = [one["points"][-1][GREEDY] for one in drafts]
+    assert ends == sorted(ends, reverse=True)
+    found = report("t", drafts)["figures"][GREEDY]
+    assert found["parameters"]["b"] == pytest.approx(0.07) and found["at_tokens"] == max(TOKENS)
+    assert found["sizes"]["t-small"] == pytest.approx(probs(max(TOKENS), 500_000))
+
+
 def test_what_is_missing_is_named_with_its_commands(models, tmp_path):
     few = report("u", drafts_in(models))
     assert len(few["missing"]) == 3 and few["missing"][0] == "python -m specviz.training draft --size small --target u --data DIR"
@@ -128,11 +141,11 @@ def test_the_lab_tells_of_each_target_the_asked_one_first(models):
 
 def test_the_shipped_drafts_carry_points_and_those_of_one_target_a_distribution():
     """What the Lab shows of this project's own checkpoints; a shipped target without points is told how they are made."""
-    reported = scaling("Llama-specviz-52M")["targets"]
-    assert reported[0]["target"] == "Llama-specviz-52M" and reported[0]["drafts"] and all(one["points"] for one in reported[0]["drafts"])
+    name = register().default
+    reported = scaling(name)["targets"]
+    assert reported[0]["target"] == name and len(reported[0]["drafts"]) >= 3 and all(one["points"] for one in reported[0]["drafts"])
     probs = reported[0]["figures"][GREEDY]
     longest = max((one for one in probs["each"].values() if one), key=lambda one: one["most"])
     assert probs["said"] and longest["b"] > 0  # those that go on from a learned draft, for minutes, need not gain
-    for name in ("Llama-specviz-16M", register().default):
-        bare = scaling(name)["targets"][0]
-        assert bare["target"] == name and (bare["drafts"] or bare["missing"])
+    bare = scaling("Llama-specviz-16M")["targets"][0]
+    assert bare["target"] == "Llama-specviz-16M" and (bare["drafts"] or bare["missing"])

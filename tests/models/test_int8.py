@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from specviz.models import int8
 from specviz.models.exact_attention import ExactAttention
 from specviz.models.int8 import MOST, FloatInt8Kernel, Int8Linear, VnniInt8Kernel, quantise_rows
-from specviz.models.torchscript import scripted
+from specviz.models.torchscript import scripted, weight_bytes
 
 SHAPES = [(96, 64), (33, 50), (40, 1500)]  # out, in; the last is wider than one exact sum of floats
 
@@ -151,3 +151,12 @@ def test_values_beyond_the_bound_are_cut_off():
     qkv = torch.tensor([[[1.0], [1.0], [5.0]]])
     exact(qkv, 2)
     assert qkv[0, 2, 0] == 4.0
+
+
+def test_weights_are_packed_once():
+    """Where a row fits into one exact sum there is nothing for a second product to hold."""
+    for out, width in SHAPES:
+        kernel = FloatInt8Kernel(*quantise_rows(torch.randn(out, width)), None)
+        scales = 4 * out + 2 * kernel.most.nbytes
+        assert weight_bytes(kernel) == 2 * out * width + scales
+        assert sum(map(weight_bytes, {kernel.first, kernel.second})) == 2 * out * width

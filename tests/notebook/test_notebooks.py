@@ -76,15 +76,40 @@ def test_compare_gives_a_row_per_prompt_and_method_with_the_baseline_at_one(at_h
 
 
 def test_a_speed_up_beyond_the_tokens_per_pass_or_of_a_busy_machine_is_doubtful(board):
-    rows = lane_rows(board.trace)
-    assert not any(row["doubtful"] for row in rows if row["speed_up"] <= 1)
-    records = [dict(record) for record in board.trace.records]
+    records = quiet_records(board)
+    assert not any(row["doubtful"] for row in lane_rows(Trace(records)) if row["speed_up"] <= 1)
     for record in records:
         if record["type"] == "done" and record["lane"] == 0:
             record["totals"] = record["totals"] | {"seconds": 1e-6}
     assert [row["doubtful"] for row in lane_rows(Trace(records))][0]
     busy = {"type": "check", "seq": 10**6, "lane": 2, "kind": "busy", "detail": {}}
-    assert all(row["doubtful"] for row in lane_rows(Trace([*board.trace.records, busy])))
+    assert all(row["doubtful"] for row in lane_rows(Trace([*quiet_records(board), busy])))
+
+
+def quiet_records(board):
+    """A trace's records without what else this machine did meanwhile."""
+    return [dict(record) for record in board.trace.records if record["type"] != "check"]
+
+
+def test_repeats_that_were_disturbed_are_left_out_in_every_lane(board):
+    def rows(first, plain, busy=()):
+        records = quiet_records(board)
+        for record in records:
+            if record["type"] == "done" and record["lane"] in (0, 2):
+                own, *more = first if record["lane"] == 0 else plain
+                n = record["totals"]["tokens"]
+                again = [{"tokens": n, "seconds": s} | ({"busy": True} if (record["lane"], i) in busy else {}) for i, s in enumerate(more, 1)]
+                record["totals"] = record["totals"] | {"seconds": own, "repeats": again}
+            elif record["type"] == "done":
+                record["totals"] = record["totals"] | {"repeats": [record["totals"]] * 2}
+        return lane_rows(Trace(records))
+
+    assert rows([4, 2, 2.5], [4, 4, 5])[0]["speed_up"] == 2  # the first run was slow beside its own repeats
+    assert rows([2, 9, 2], [4, 4, 4])[0]["speed_up"] == 2
+    marked = rows([2, 3, 3], [4, 4, 4], busy={(0, 1), (2, 2)})
+    assert marked[0]["speed_up"] == 2 and marked[-1]["tokens_per_second"] == marked[-1]["tokens"] / 4
+    lost = rows([3, 3], [4, 4], busy={(0, 1)})
+    assert not lost[-1]["doubtful"]
 
 
 def test_knobs_reach_their_method_and_a_mistake_is_one_sentence(at_home):

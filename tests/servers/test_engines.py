@@ -27,6 +27,7 @@ PROMPTS = ["Tell a story about a small fox.", "What is 12 + 30?", "Write a Pytho
            "Repeat: the cat sat on the mat 1234.", "It's me \u2014 na\u00efve caf\u00e9, \u65e5\u672c\u8a9e \U0001f98a\n\n  two  spaces\tTab 2026"]
 COPY = "Repeat: one two three four five, one two three four five, one two three four five."
 LENGTH = 48
+FLOATS = "SmolLM2-135M-Instruct-float"  # in eight bits a near-tie falls either way
 F32 = 0  # ggml's number for it: keys and values unrounded
 BINARY = os.environ.get("SPECVIZ_LLAMA_SERVER") or shutil.which("llama-server")
 
@@ -35,7 +36,7 @@ BINARY = os.environ.get("SPECVIZ_LLAMA_SERVER") or shutil.which("llama-server")
 def target():
     from specviz import load
 
-    return load()
+    return load(FLOATS)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def file(tmp_path_factory):
     from specviz.zoo.gguf_export import export
 
     path = tmp_path_factory.mktemp("gguf") / "target.gguf"
-    export(register().find(None), path, full=True)  # in 16 bits llama.cpp rounds states too, and near-ties fall either way
+    export(register().find(FLOATS), path, "full")  # in 16 bits llama.cpp rounds states too, and near-ties fall either way
     return path
 
 

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from specviz.training import answers, report
+from specviz.training import answers
 from specviz.training.data import Row
-from specviz.training.job import TARGET, Job
+from specviz.training.job import Job
 
 
 @pytest.mark.parametrize("ids, yes", [
@@ -44,11 +44,3 @@ def test_the_share_of_circles_is_that_of_as_many_prompts_a_task(monkeypatch):
         return [circle, line, line, line]
     monkeypatch.setattr(answers, "greedy_answers", written)
     assert answers.looping_share(Job(), None, None, rows, {"looping_prompts": 2, "looping_tokens": 9}) == 0.25
-
-
-def test_a_grown_target_stands_beside_the_one_it_grew_from(monkeypatch):
-    monkeypatch.setattr(report, "load_model", lambda job, name: (name, name))
-    monkeypatch.setattr(answers, "looping_share", lambda job, model, words, heldout, hparams: 0.125 if model == TARGET else 1.0)
-    found = report.parent_looping_share(Job(target="Llama-specviz-52M"), [], {})
-    assert found == {TARGET: 0.125} and report.parent_looping_share(Job(), [], {}) == {}
-    assert report.looping_sentence({"looping": 0.05, "looping_of": found}).endswith(f"3 times (12% of {TARGET}'s).")

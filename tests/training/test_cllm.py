@@ -25,7 +25,7 @@ from ..message_codes import refuses
 from ..models.tiny import body
 from .recipes import START, job, learns_and_resumes
 
-NUMBERS = {"block": 4, "passes": 2, "hard_label_weight": 0.0, "stay": 1.0}
+NUMBERS = {"block": 4, "passes": 2, "anchors": 3, "hard_label_weight": 0.0, "stay": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -49,35 +49,49 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_
 def test_a_block_is_a_point_of_its_trajectory(features):
     """No pass: tokens of the text in front of it. As many passes as places: the answer itself, which greedy decoding wrote."""
     batch = features.states(collate(features.own.answers[:3], 64, features.device))
-    met = 0
-    for seed in range(6):
-        ids, first = cllm.trajectory_batch(features.before, batch, NUMBERS | {"passes": 0}, random.Random(seed))
-        for row in range(3):
-            changed = (ids[row] != batch.ids[row]).nonzero()[:, 0].tolist()
-            assert int(first[row]) == (changed[0] if changed else batch.ids.shape[1])
-            assert all(START <= place for place in changed) and (not changed or changed[-1] - changed[0] < 4)
-            met += len(changed)
-    assert met > 6
+    points = cllm.trajectory_points(features.before, batch, NUMBERS | {"passes": 0}, random.Random(1))
+    for row, text in enumerate(batch.ids.tolist()):
+        for owner, tokens, right, inside in zip(*(part[row].tolist() for part in (points.owners, points.tokens, points.right, points.inside))):
+            assert set(tokens) <= set(text[:owner + 1]) and owner >= START - 1 and inside[0]
+            assert [token for token, there in zip(right, inside) if there] == text[owner + 1:owner + 1 + sum(inside)]
+    assert points.wrong.sum() > 6 and not (points.wrong & ~points.inside).any()
+    first = points.wrong.int().argmax(-1, keepdim=True)
+    assert (points.tokens != points.right).gather(-1, first)[points.wrong.any(-1)].all()
 
     class Most(random.Random):
         def randrange(self, stop):
             return stop - 1 if stop == 9 else super().randrange(stop)
 
-    ids, first = cllm.trajectory_batch(features.before, batch, NUMBERS | {"passes": 8}, Most(1))
-    assert torch.equal(ids, batch.ids) and first.tolist() == [batch.ids.shape[1]] * 3
+    assert not cllm.trajectory_points(features.before, batch, NUMBERS | {"passes": 8}, Most(1)).wrong.any()
+
+
+def test_a_pass_over_blocks_is_a_jacobi_pass_over_the_text(features):
+    """Blocks of one text that share its keys see no other block."""
+    model, batch = features.before, features.states(collate(features.own.answers[:2], 64, features.device))
+    points = cllm.trajectory_points(model, batch, NUMBERS | {"passes": 0}, random.Random(2))
+    with torch.no_grad():
+        found = points.rows(model, model.rows(batch.ids)[1])
+        for row, ids in enumerate(batch.ids):
+            for owner, tokens, states in zip(points.owners[row], points.tokens[row], found[row]):
+                want = model(torch.cat([ids[:owner + 1], tokens])[None])[0, owner + 1:]
+                assert torch.allclose(states, want, atol=1e-4)
 
 
 def test_the_loss_asks_behind_the_first_wrong_token_for_what_the_right_text_says(features):
     batch = features.states(collate(features.own.answers[:1], 64, features.device))
-    model = features.before
-    ids, start = batch.ids.clone(), START + 5
-    ids[0, start] = (ids[0, start] + 1) % 48
+    model, at = features.before, START + 5
+    right = batch.ids[:, None, at:at + 4]
+    wrong = right.clone()
+    wrong[0, 0, 1] = (wrong[0, 0, 1] + 1) % 48
+    points = cllm.TrajectoryPoints(torch.tensor([[at - 1]]), wrong, right, torch.ones(1, 1, 4, dtype=torch.bool))
     with torch.no_grad():
-        found = float(cllm.loss(model, batch, ids, torch.tensor([start]), NUMBERS))
-        along = float(cllm.loss(model, batch, batch.ids, torch.tensor([batch.ids.shape[1]]), NUMBERS))
+        found = float(cllm.loss(model, batch, points, NUMBERS))
+        along = float(cllm.loss(model, batch, replace(points, tokens=right), NUMBERS))
+        ids = batch.ids.clone()
+        ids[0, at + 1] = wrong[0, 0, 1]
         p, q = ((model(one)[0] @ model.output.T).log_softmax(-1) for one in (batch.ids, ids))
-    want = [float((p[i].exp() * (p[i] - q[i])).sum()) for i in range(start - 1, start + 3)]
-    assert want[0] == pytest.approx(0, abs=1e-5) and found - along == pytest.approx(sum(want) / 4, rel=1e-3) and found > along
+    want = [float((p[i].exp() * (p[i] - q[i])).sum()) for i in range(at + 1, at + 4)]
+    assert found - along == pytest.approx(sum(want) / 3, rel=1e-3) and found > along
 
 
 def test_matrices_of_small_rank_are_kept_alone_and_added_to_the_target(pair, trained, features, tmp_path, monkeypatch):

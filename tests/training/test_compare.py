@@ -49,7 +49,7 @@ def test_the_rows_are_the_cards_figures(job, capsys):
     assert told == sorted(told, reverse=True) == [4.5, 3.5, 2.5, 1.5]
     by = {row[0]: row for row in rows}
     kangaroo = by[titles["kangaroo"]]
-    assert kangaroo[1:5] == ["`Llama-specviz-kangaroo`", "0.39", "12", "1.9"] and kangaroo[6:9] == ["0.50 0.25", "3.2", "1.25x"]
+    assert kangaroo[1:5] == ["`Llama-specviz-kangaroo`", "0.39", "12.4", "1.9"] and kangaroo[6:9] == ["0.50 0.25", "3.2", "1.25x"]
     assert float(kangaroo[9]) == float(kangaroo[5]) + 0.5 and kangaroo[-1] == "no tree"
     assert by[titles["eagle2"]][-1] == "3.75" and by[titles["eagle"]][8] == "not measured" and by[titles["eagle"]][3] == "-"
     silent, _, absent = text.partition("no figures in the card yet: ")[2].partition("No weights yet: ")
@@ -59,7 +59,7 @@ def test_the_rows_are_the_cards_figures(job, capsys):
 def test_what_a_card_says_of_its_training_outlives_the_log(job):
     """Cards are made anew on other machines than the weights were."""
     told, before = report.training_text(job, "Llama-specviz-kangaroo"), job.last_log("kangaroo")["time"][:10]
-    assert told == f"\nLast training run: 7 steps, 1.9 M answer tokens, 12 minutes, last loss 1.50 (log line of {before}).\n"
+    assert told == f"\nLast training run: 7 steps, 1.9 M answer tokens, 12.4 minutes, last loss 1.50 (log line of {before}).\n"
     (job.work / "log.jsonl").unlink()
     assert report.training_text(job, "Llama-specviz-kangaroo") == told and report.training_text(job, "Llama-specviz-medusa") == ""
 

@@ -209,3 +209,11 @@ def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tm
         told = chains.measure(recipe.chain_states_function(head, features), features, one.hparams(kind), head)
         assert (told["attention_entropy"] > 0.2) == (limit == 12)
     assert awake[12] > 0.3 > 0.15 > awake[1e9] and moved[12] > 0.02
+
+
+def test_an_accelerator_computes_states_again_instead_of_storing_them(tmp_path):
+    features = Features.__new__(Features)
+    features.root, features.answers, features.head = tmp_path, [], torch.zeros(5, 4)
+    for kind, stored in (("cpu", True), ("meta", False)):
+        features.device = torch.device(kind)
+        assert (features.cache("states", 3) is not None) == stored

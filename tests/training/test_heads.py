@@ -232,7 +232,7 @@ def test_chat_prompts_are_long_enough_for_every_head():
     assert len(chat_prompt(words, "")) > Job().hparams("medusa")["heads"]
 
 
-@pytest.mark.parametrize("target", [TARGET, "fox-52M"])
+@pytest.mark.parametrize("target", [TARGET, "fox-135M"])
 def test_the_card_of_a_head_names_its_target_and_the_commands_that_made_it(tmp_path, target):
     """By the target's own name, whatever folder its parts were joined in; a target that is not the first is named in the commands."""
     told = Job(work=tmp_path, target=target, quiet=True)
@@ -245,24 +245,38 @@ def test_the_card_of_a_head_names_its_target_and_the_commands_that_made_it(tmp_p
     more = "" if target == TARGET else f" --target {target}"
     assert f"[{target}](../{target})" in card and f"medusa --data DIR{more}\n" in card and "0123abcd" not in card
     assert told.model_name("eagle") not in card
-    told, runner.hparams = replace(told, size="grown"), {"begin": "eagle"}
+    told, runner.hparams = replace(told, size="chat"), {"begin": "eagle"}
     card = (chains.export(told, told.model_name("hydra"), model, features, runner, "Four heads.") / "README.md").read_text()
-    assert f"medusa --data DIR{more} --size grown\n" in card and told.model_name("eagle") in card
+    assert f"medusa --data DIR{more} --size chat\n" in card and told.model_name("eagle") in card
+
+
+def test_new_weights_get_a_new_card_and_the_same_weights_keep_theirs(tmp_path):
+    told, model = Job(work=tmp_path, quiet=True), torch.nn.Linear(2, 2)
+    model.config = {}
+    runner, features = SimpleNamespace(name="medusa", place=tmp_path, hparams={}), SimpleNamespace(path=tmp_path)
+    card = chains.export(told, told.model_name("medusa"), model, features, runner, "Four heads.") / "README.md"
+    card.write_text(card.read_text() + "Measured: much.")
+    chains.export(told, told.model_name("medusa"), model, features, runner, "Five heads.")
+    assert card.read_text().endswith("Measured: much.") and "Four heads." in card.read_text()
+    torch.nn.init.zeros_(model.weight)
+    chains.export(told, told.model_name("medusa"), model, features, runner, "Five heads.")
+    assert "Measured: much." not in card.read_text() and "Five heads." in card.read_text()
 
 
 def test_a_card_quotes_the_last_run_for_its_own_target(tmp_path):
-    first, other = Job(work=tmp_path, quiet=True), Job(work=tmp_path, target="fox-52M", quiet=True)
+    first, other = Job(work=tmp_path, quiet=True), Job(work=tmp_path, target="fox-135M", quiet=True)
     first.log("eagle", steps=1)
     other.log("eagle", steps=2)
     assert (first.last_log("eagle")["steps"], other.last_log("eagle")["steps"]) == (1, 2) and other.last_log("hydra") is None
 
 
 def test_the_report_knows_drafters_of_every_target(tmp_path):
-    later = Job(work=tmp_path, target="Llama-specviz-52M", quiet=True, prefer_shipped=True)
+    name = "SmolLM2-135M-Instruct"
+    later = Job(work=tmp_path, target=name, quiet=True, prefer_shipped=True)
     entries = yaml.safe_load(drafters.models_yaml_text(later))["models"]
-    assert "Llama-specviz-redrafter" not in entries and Path(entries["Llama-specviz-52M-eagle"]["path"]) == (SHIPPED / "Llama-specviz-52M-eagle").resolve()
+    assert "Llama-specviz-redrafter" not in entries and Path(entries[f"{name}-eagle"]["path"]) == (SHIPPED / name / "heads/eagle").resolve()
     with drafters.use_work_models(later):
         register = zoo.registry.register()
-        assert register.entries["Llama-specviz-52M-eagle"].kind == "eagle"
+        assert register.entries[f"{name}-eagle"].kind == "eagle"
         assert register.stores_of("fox")["text"].is_dir(), "a store for every target stays one"
     zoo.forget()

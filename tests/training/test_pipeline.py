@@ -1,5 +1,6 @@
 """The whole pipeline at a tiny size, through the command line that a reader would use."""
 
+import copy
 import json
 import shutil
 
@@ -113,15 +114,20 @@ def pair(work):
     return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32), AutoTokenizer.from_pretrained(path)
 
 
-@pytest.mark.parametrize("together", (32, 2))
-def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together):
-    """However many prompts are read in one pass, each padded to the longest of its own."""
+@pytest.mark.parametrize("together, grouped", ((32, False), (2, False), (32, True)))
+def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together, grouped):
+    """However many prompts are read in one pass, each padded to the longest of its own, and whoever attends."""
     monkeypatch.setattr(text_answers, "PREFILL", together)
     model, words = pair
+    writer = model
+    if grouped:
+        assert model.config.num_attention_heads > model.config.num_key_value_heads
+        writer = copy.deepcopy(model)
+        text_answers.attend_by_groups(writer)
     hparams = Job(size="tiny").hparams("generate")
     texts = ["Hello", "What is 3 + 4?", "Copy this text:\nThe key was lighter than it looked.", "Bye", "x" * 40]
     batch = [(data.chat_prompt(words, text), "chat", 0.0) for text in texts]
-    for made, (prompt, _, _) in zip(text_answers.AnswerGenerator(model, words, hparams, Job()).decode(batch), batch):
+    for made, (prompt, _, _) in zip(text_answers.AnswerGenerator(writer, words, hparams, Job()).decode(batch), batch):
         ids = list(prompt)
         for j, token in enumerate(made.ids[made.start :].tolist()):
             with torch.inference_mode():

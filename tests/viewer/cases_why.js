@@ -189,6 +189,10 @@
       const first = [run([1, 1, 1], { busy: true }), run([2, 2, 2])];
       same([T.turns(first).kept, T.doubt(first)], [[1, 2], ""], "the race itself was disturbed, its repeats were not");
       ok(SV.verdict.verdict(first).winner === first[0], "the undisturbed turns have a winner");
+      const left = [run([1, 1, 1], { marks: [1, 2] }), run([2, 2, 2])],
+        said = SV.verdict.verdict(left).sentence;
+      same(T.turns(left).kept, [0], "one turn is left");
+      ok(said.endsWith(T.lostSentence(left)) && !said.includes(SV.messages.say("verdict.once.repeat")), "it was not the only one: " + said);
       same(T.turns([run([1, 1, 1], { marks: [2] })]).kept, [0, 1], "a marked repeat");
       same(T.doubt([run([1], { busy: true }), run([2])]), "timing.busy", "nothing is left");
       same([T.plausible(3, 1.45), T.plausible(1.5, 1.45), T.plausible(0.5, 1)], [false, true, true], "what the length can carry");

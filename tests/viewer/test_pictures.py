@@ -209,8 +209,9 @@ def test_scales_stand_side_by_side_and_show_the_picture_as_python_sums_it(drive,
             wanted = codec.pixels(codes[:upto].tobytes()).astype(int).ravel()
             assert np.abs(wanted - np.array(box["rgb"])).max() <= 1
         assert page.text_content(".paxis .mid") == TEXTS["passes.block.small"], "no block is called a pass of the large model"
-        keys = page.evaluate("[...document.querySelectorAll('.legend [data-filter], .legend .scalekey')].filter((e) => e.offsetWidth).map((e) => e.textContent)")
-        assert keys == [TEXTS["scale.large"], TEXTS["scale.small"]], "no verdict that no patch of it can have"
+        page.wait_for_function(  # no verdict that no patch of it can have, once the legend follows the board
+            "(keys) => [...document.querySelectorAll('.legend [data-filter], .legend .scalekey')].filter((e) => e.offsetWidth)"
+            ".map((e) => e.textContent).join() === keys.join()", arg=[TEXTS["scale.large"], TEXTS["scale.small"]])
         if limit == 14:
             assert page.evaluate(PLACES) == [[x, y] for y in range(3) for x in range(3)], "whoever points at a patch selects that one"
         page.evaluate("board.goto({ round: 1, phase: 4 })")

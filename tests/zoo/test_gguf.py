@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from specviz import ZooError, load
-from specviz.core import DraftTree
+from specviz.core import DraftTree, Sampling
+from specviz.evidence.transformers_baseline import references
 from specviz.models.gguf_names import GGUFTensors
 from specviz.models.gguf_reader import GGUFFile, gguf_in
 from specviz.models.pretrained import open_network
@@ -87,6 +88,16 @@ def test_blocks_are_decoded_to_what_the_package_decodes(tmp_path, blocks):
     want = gguf.quants.dequantize(gguf.quants.quantize(weight, kind), kind)
     assert file.tensors["blk.1.ffn_up.weight"].kind == kind
     assert np.array_equal(file.tensor("blk.1.ffn_up.weight").numpy(), want)
+
+
+def test_transformers_decodes_a_file_beside_it_for_the_benchmark(tmp_path):
+    gguf_files.write(tmp_path / "m.gguf")
+    loaded = load(str(tmp_path / "m.gguf"))
+    plain = Session(loaded, "autoregressive")
+    ours = collect(plain.run("the cat sat", 8))
+    theirs = references(loaded, plain)
+    assert set(theirs) == {"transformers_generate", "transformers_prompt_lookup"}, "it has no draft model"
+    assert all(run("the cat sat", Sampling(), 8).token_ids == ours.token_ids for run in theirs.values())
 
 
 def test_tokenizer_template_and_end_tokens_are_those_of_the_file(tmp_path):

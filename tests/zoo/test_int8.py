@@ -62,7 +62,7 @@ def test_what_is_made_for_a_folder_serves_every_name_of_it(home):
 def test_so_do_those_of_the_embedded_target():
     """Its largest shard lies in parts, so that what is opened is a folder elsewhere."""
     book = register()
-    names = [name for name, entry in book.entries.items() if entry.path == book.entries["Llama-specviz-52M"].path]
+    names = [name for name, entry in book.entries.items() if entry.path == book.entries["SmolLM2-135M-Instruct"].path]
     assert len(names) == 2 and {book.entries[name].backend for name in names} == {"", "int8"}
     assert offered(names[0]) == offered(names[1]) and {"eagle2", "dspark"} <= set(offered(names[0]))
 

@@ -17,7 +17,7 @@ PROMPTS = ("Copy this text:\nThe owl slept under the green bench. It was late, a
            "Write a Python function that returns True if n is even.")
 TARGETS = [entry.name for entry in register().entries.values() if entry.role == "target" and entry.path and entry.path.is_dir()]
 WITH_TRAINED = {entry.target for entry in register().entries.values() if entry.kind}  # others have an ordinary draft model at most
-WIDE = {"Llama-specviz-16M", "Llama-specviz-52M", "SmolLM2-135M-Instruct"}  # text, keys and values, a draft model
+WIDE = {"Llama-specviz-16M", "SmolLM2-135M-Instruct"}  # text, keys and values, a draft model
 pytestmark = pytest.mark.thorough
 
 
@@ -29,11 +29,15 @@ def drafting(target: str) -> list[str]:
             and any(need.startswith(("head:", "draft:")) for need in method.needs)]
 
 
+PARTS = 5  # of a target's methods, so that several workers share them
+
+
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("target", [name for name in TARGETS if name in WITH_TRAINED and not name.endswith("-float")])
-def test_what_ships_drafts(target):
+def test_what_ships_drafts(target, part):
     """In at least one of twenty passes something is accepted."""
     loaded, poor = load(target), {}
-    for key in drafting(target):
+    for key in drafting(target)[part::PARTS]:
         drafts = CatalogueRunner(Session(loaded, key, None, Sampling(0.0)))
         totals = [drafts(prompt, Sampling(0.0), 48).totals for prompt in loaded.codec.prompts[:3] or PROMPTS]
         written, passes = (sum(getattr(one, count) for one in totals) for count in ("tokens", "rounds"))

@@ -61,7 +61,7 @@ def written(loaded):
 
 
 LITTLE = {"SmolLM2-135M-Instruct-eagle": "0.036", "SmolLM2-135M-Instruct-fspad": "0.047",
-          "SmolLM2-135M-Instruct-jakiro": "0.029"}  # heads that are moved little, and by how much
+          "SmolLM2-135M-Instruct-jakiro": "0.029", "SmolLM2-135M-Instruct-falcon": "0.037"}  # heads that are moved little, and by how much
 
 
 @pytest.mark.parametrize("entry", tried("eagle", "fspad", "jakiro", "falcon", "mtp"))
@@ -242,7 +242,7 @@ def test_what_reads_the_targets_keys_drafts_otherwise_when_it_weighs_them_all_al
 
 def test_there_are_some():
     """What is not there is no case, so that a name of a folder that changed would go unseen."""
-    assert len(tried("eagle", "fspad", "jakiro", "falcon", "mtp")) == 8 and len(tried(*DRAFTING)) == 12 and len(tried("glide", "m2r2")) == 2
+    assert len(tried("eagle", "fspad", "jakiro", "falcon", "mtp")) == 7 and len(tried(*DRAFTING)) == 12 and len(tried("glide", "m2r2")) == 2
 
 
 PROMPTS = ("Tell me a story about a fox and a river.",

@@ -25,8 +25,7 @@ from ..models import tiny
 from .checkpoints import register as tiny_pair
 from .checkpoints import write
 
-NOT_YET: dict[str, set[str]] = {  # tried and not shipped, or not tried: docs/log/2026-11/models.md
-    "grown": {"eagle3"}, "chat": {"adaeagle", "falcon", "judge", "pass_sampling", "ppd", "speculative_streaming"}}
+NOT_YET: set[str] = set()  # tried and not shipped, or not tried: docs/log/2026-11/models.md
 BY_KIND = {need[5:]: method for method in catalogue().values() for need in method.needs
            if need.startswith("head:") and "store:text" not in method.needs}  # this home has no datastore
 
@@ -180,11 +179,10 @@ def test_the_projects_own_heads_are_of_known_kinds_and_each_has_a_method():
 
 
 def test_what_a_recipe_trains_for_an_embedded_target_lies_here():
-    """A recipe with numbers for the 52 M target (grown) or the chat model (chat) has weights; a new one for neither has none yet."""
+    """A recipe with numbers for the chat model has weights; a new one without them has none yet."""
     here = {(entry.target, entry.kind) for entry in register(HERE / "models.yaml").entries.values() if entry.kind}
-    for size, target in (("grown", "Llama-specviz-52M"), ("chat", "SmolLM2-135M-Instruct")):
-        recipes = {kind for kind in trained_parts() if size in Job().sections(kind)}
-        assert len(recipes) > 1 and {kind for kind in recipes if (target, kind) not in here} <= NOT_YET[size]
+    recipes = {kind for kind in trained_parts() if "chat" in Job().sections(kind)}
+    assert len(recipes) > 40 and {kind for kind in recipes if (register().default, kind) not in here} <= NOT_YET
 
 
 def test_a_draft_for_the_draft_model(tmp_path, monkeypatch):

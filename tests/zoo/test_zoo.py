@@ -15,6 +15,7 @@ from specviz.core.needs import missing_reason
 from specviz.methods import catalogue, trained_parts
 from specviz.run.result import collect
 from specviz.run.session import Session
+from specviz.trace.events import Prefilled
 from specviz.training.job import Job
 from specviz.zoo import ZooError, registry, survey
 from specviz.zoo.device import physical_cores, read_device, use_cores
@@ -266,14 +267,13 @@ def test_the_projects_own_register():
         assert entry.about and entry.licence and (entry.size or entry.name in made), entry.name
         assert entry.path or len(entry.revision) == 40
     assert {e.role for e in book.entries.values()} == {"target", "draft", "head", "other_draft"}
-    for name in ("Llama-specviz-16M", "Llama-specviz-52M"):  # where a recipe puts what it makes, there it is looked for
+    for name in ("Llama-specviz-16M", "SmolLM2-135M-Instruct"):  # where a recipe puts what it makes, there it is looked for
         job = Job(target=name, ship=True)
         for entry in book.made_for(name, book.entries[name].path):
-            if entry.kind:
+            if entry.kind and entry.target == name:
                 assert job.shipped_folder(job.model_name(entry.kind)) == entry.path and job.model_name(entry.kind) == entry.name
-    left = {"eagle3"}  # to the chat model
-    own = {kind for kind in trained_parts() if "grown" in Job().sections(kind)} - left | {""}
-    assert {e.kind for e in book.made_for("Llama-specviz-52M", book.entries["Llama-specviz-52M"].path)} == own
+    own = {kind for kind in trained_parts() if "chat" in Job().sections(kind)}
+    assert own == {e.kind for e in book.made_for(book.default, book.entries[book.default].path)} - {""}
 
 
 def test_other_architectures_go_through_transformers(tmp_path, at_home):
@@ -313,3 +313,14 @@ def test_whatever_is_missing_there_is_a_sentence():
         message = unsupported_reason(replace(plain, needs=frozenset({need})), "gpt2", frozenset(), has_draft=False)
         assert message.startswith("Plain decoding") and message.endswith(".") and "{" not in message
     assert unsupported_reason(plain, "gpt2", frozenset(), has_draft=False) is None
+
+
+def test_a_draft_model_is_ready_to_write_chains_before_the_first_round(at_home):
+    zoo.forget()
+    loaded = zoo.load()
+    assert "writer" not in vars(loaded.draft)  # most models never draft
+    events = Session(loaded, "autoregressive").run("the cat", 4)
+    assert list(events) and "writer" not in vars(loaded.draft)
+    events = Session(loaded, "speculative").run("the cat", 4)
+    assert any(isinstance(event, Prefilled) for event in events) and "writer" in vars(loaded.draft)
+    assert list(events)

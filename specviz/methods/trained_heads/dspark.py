@@ -21,7 +21,7 @@ METHOD = Method(
     summary="A block drafted in one pass, where each token still knows the one before it, cut where the drafter stops trusting itself.",
     knobs=(
         Knob("gamma", 7, 1, 15, "tokens drafted a round, as far as the block was trained; the authors' blocks have 7"),
-        Knob("sure", 0.5, 0.0, 1.0, "the draft ends before the first token whose confidence is below this, maybe before any; 0 drafts "
+        Knob("sure", 0.3, 0.0, 1.0, "the draft ends before the first token whose confidence is below this, maybe before any; 0 drafts "
              "the block, as the authors evaluate"),
     ),
     needs=frozenset({"head:dspark", "tap:layer", "embed", "head"}),

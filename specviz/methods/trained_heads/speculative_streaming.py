@@ -31,8 +31,9 @@ METHOD = Method(
     look="Candidates dropped before they cost a stream, and at which layer the streams begin.",
     wins="Where a second model is out of the question: some vectors, and a matrix of rank 8 for pruning.",
     loses="Rows: each candidate that is kept brings all its streams along.",
-    differs="The paper trains its model together with the streams; in the lossless mode the model is unchanged, and only the streams' "
-            "vectors are trained. The paper gives neither a threshold for pruning nor the streams' positions; here a stream has the "
+    differs="The paper trains its model together with the streams; in the lossless mode the model is unchanged, and only the "
+            "streams' inputs are trained; for the chat model a matrix of rank 128 changes the state, where the paper's runs leave it as it "
+            "is. The paper gives neither a threshold for pruning nor the streams' positions; here a stream has the "
             "position of the token it predicts.",
     published={"depth": 3},
     aliases=("Speculative Streaming",),

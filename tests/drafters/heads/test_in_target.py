@@ -175,3 +175,21 @@ def test_published_prompts_load_and_what_does_not_fit_is_refused(tmp_path):
     save_file({"x": torch.ones(2)}, tmp_path / "adapter_model.safetensors")
     with refuses(ModelError, "head.other_kind"):
         in_target.load(tmp_path, body)
+
+
+def test_streams_may_change_the_state_that_they_begin_from(tmp_path):
+    """f of Speculative Streaming: the identity plus two matrices, which are 0 together before training."""
+    body, states = TargetInfo("toy", 8, 12, 4), torch.randn(3, 8)
+    made = in_target.build(body, {"how": "streams", "from_end": [2, 2], "rank": 3})
+    start = made.input_states(1, torch.zeros(3, dtype=torch.long), states)
+    assert made.layers == (2, 2) and torch.allclose(start, states + made.stream_embeddings[1])
+    torch.nn.init.normal_(made.stream[1].weight)
+    want = start + states @ made.stream[0].weight.T @ made.stream[1].weight.T
+    save_file(dict(made.state_dict()), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(made.config))
+    read = in_target.load(tmp_path, body)
+    assert torch.allclose(read.input_states(1, torch.zeros(3, dtype=torch.long), states), want, atol=1e-6)
+    for rank in (-1, 9, 2.0, "3"):
+        (tmp_path / "config.json").write_text(json.dumps(made.config | {"rank": rank}))
+        with refuses(ModelError, "in_target.config", repr(rank)):
+            in_target.load(tmp_path, body)
