@@ -64,7 +64,7 @@ class Handlers:
         asked = replace(asked, shelf=self._shelf(session))
         live = LiveRun(self.backend, self.run_queue, asked, chat.frame, visitor(request), self.loader)
         self._keep_run(session, VisitorRun(live, asked, list(earlier)))
-        loading = {} if self.backend.ready(asked.models) else {ui["models"]: _line("loading", text("models.start"))}
+        loading = {} if self.backend.ready(asked.models) else {ui["models"]: _line("loading", text("models.start"), asked.models)}
         return loading | {
             ui["run"]: gr.Button(interactive=False), ui["stop"]: gr.Button(interactive=True), ui["notice"]: _line(),
             ui["prompt"]: gr.Textbox(value="", placeholder=NEXT), ui["lane"]: gr.Radio(visible=False),
@@ -232,9 +232,9 @@ class Handlers:
         try:
             async with aclosing(self.loader.wait(None)) as progress:
                 async for words in progress:
-                    yield {self.ui["models"]: _line("loading", words)}
+                    yield {self.ui["models"]: _line("loading", words, None)}
         except Refused as why:
-            yield {self.ui["models"]: _line("error", str(why))}
+            yield {self.ui["models"]: _line("error", str(why), None)}
 
     def preloaded(self, target: str | None, draft: str | None = None) -> dict:
         """After the default models were loaded, describe those that are chosen now."""
@@ -256,31 +256,31 @@ class Handlers:
 
     def describe(self, target: str | None, draft: str | None = None) -> dict:
         """Describe the chosen models. Which methods they can run is known after they are loaded."""
-        if self.backend.ready(model_key(target, draft)):
-            return self._models_line(model_key(target, draft))
+        models = model_key(target, draft)
+        if self.backend.ready(models):
+            return self._models_line(models)
         card = next((c for c in self.backend.targets() if c["name"] == (target or "")), None)
         with_draft = "" if not draft else " without a draft" if draft == NO_DRAFT else f" with draft {draft}"
         large = (card or {}).get("large")
         words = text("models.next", title=card["title"], draft=with_draft) if card else text("models.next_unknown")
-        return {self.ui["models"]: _line("error" if large else "idle", large or words),
-                **self._picker({}, model_key(target, draft))}
+        return {self.ui["models"]: _line("error" if large else "idle", large or words, models), **self._picker({}, models)}
 
     def _models_after(self, run: VisitorRun) -> dict:
         """After a run, show which models are loaded, or that its own could not be."""
         if self.backend.ready(run.asked.models) or not run.live.refused:
             return self._models_line(run.asked.models)
-        return {self.ui["models"]: _line("error", text("models.not_loaded"))}
+        return {self.ui["models"]: _line("error", text("models.not_loaded"), run.asked.models)}
 
     def _models_line(self, target: str | None) -> dict:
         if not self.backend.ready(target):
             return {self.ui["models"]: gr.skip()}
-        line = _line("ready", self.backend.load(target))
+        line = _line("ready", self.backend.load(target), target)
         return {self.ui["models"]: line, **self._picker(self.backend.unsupported_reason(target), target)}
 
     def _picker(self, off: dict[str, str], models: str | None) -> dict:
         """Mark the methods that cannot run on these models, and whether the speeds were measured with them. The page ignores it if
-        another target was chosen meanwhile."""
-        about = {"target": split_model_key(models)[0] or "", "why": off}
+        others were chosen meanwhile."""
+        about = {"models": _chosen(models), "why": off}
         return {self.ui["methods"]: gr.HTML(off=json_for_html(about), timed=speeds_apply(self.backend.targets(), models))}
 
     def knob_limits(self, key: str, target: str | None, draft: str | None) -> dict[str, float]:
@@ -307,8 +307,15 @@ class Handlers:
         return ("error" if refusal else "", refusal)
 
 
-def _line(state: str = "", words: str = "") -> str:
-    return json_for_html({"state": state, "text": words})
+def _line(state: str = "", words: str = "", models: str | None = "") -> str:
+    """Return the value of a status line. models: those it is about, None the defaults; "" where it is about none."""
+    about = {} if models == "" else {"models": _chosen(models)}
+    return json_for_html({"state": state, "text": words, **about})
+
+
+def _chosen(models: str | None) -> str:
+    """Return the name of these models as the page forms it from what is chosen."""
+    return model_key(*split_model_key(models)) or ""
 
 
 def _keys(picked: Any) -> Any:

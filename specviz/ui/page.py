@@ -244,7 +244,8 @@ def _listen(demo: gr.Blocks, ui: dict[str, Any], hands: Handlers, tries: list[gr
     pair = [ui["target"], ui["draft"]]
     demo.load(hands.page_opened, None, ui["models"], **at_once).then(hands.preloaded, pair, known, **at_once)
     chosen = [*known, ui["draft"], ui["notice"]]
-    gr.on([ui["target"].change, ui["draft"].change], hands.models_chosen, pair, chosen, **at_once)
+    gr.on([ui["target"].change, ui["draft"].change], hands.models_chosen, pair, chosen, js="(...pair) => SpecVizPage.chooseModels(...pair)",
+          **at_once)
     touches = [ui["prompt"].focus, ui["methods"].focus, ui["methods"].change, ui["sidebar"].expand, *(button.click for button in tries)]
     warmed = gr.on(touches, hands.preload, pair, ui["models"], trigger_mode="once", concurrency_limit=None, **quiet)
     warmed.then(hands.preloaded, pair, known, **at_once)

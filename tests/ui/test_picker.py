@@ -203,6 +203,39 @@ def test_the_draft_of_a_link_is_the_one_that_the_settings_get(visit, server, bac
     backend.loaded.discard("|wide")
 
 
+# A choice as soon as the page can take one, which is before it has asked for its own first settings.
+EARLY = """
+{ const again = setInterval(() => { const page = globalThis.SpecVizPage; if (!page?.send) return; clearInterval(again);
+  page.pending = { draft: 'wide' }; page.send('input'); }, 0); }"""
+# The second answer about models, which is about those chosen when the page was opened, comes when it is let go.
+LATE = """
+{ const real = globalThis.fetch; let asked = 0;
+  globalThis.fetch = async (...given) => {
+    const answer = await real(...given);
+    if (String(given[0]?.url ?? given[0]).includes('/run/predict') && (asked += 1) === 2) await new Promise((go) => globalThis.go = go);
+    return answer; }; }"""
+
+
+@pytest.mark.thorough
+def test_a_choice_made_while_the_page_loads_is_kept(visit, server):
+    page = visit(script=EARLY)
+    page.wait_for_function("document.querySelector('#models').textContent.includes('with draft wide')")
+
+
+@pytest.mark.thorough
+def test_a_late_answer_about_other_models_is_not_shown(visit, server, backend):
+    backend.loaded.add(None)
+    page = visit(script=LATE)
+    page.wait_for_function("!!globalThis.go")
+    page.evaluate("SpecVizPage.pending = { draft: 'wide' }; SpecVizPage.send('input');")
+    page.wait_for_function("document.querySelector('#models').textContent.includes('with draft wide')")
+    page.evaluate("go()")
+    page.wait_for_timeout(1000)
+    assert "with draft wide" in page.inner_text("#models")
+    page.evaluate("SpecVizPage.pending = { draft: '' }; SpecVizPage.send('input');")
+    page.wait_for_function("!document.querySelector('#models').textContent.includes('wide')")
+
+
 def test_what_the_last_target_could_not_run_says_nothing_of_the_next(visit, server, backend, monkeypatch):
     """The answer about the default target comes while another one is asked for, with a method that only that one can run."""
     monkeypatch.setattr(backend, "unsupported_reason", lambda target=None: {} if target == "other" else {"lookup": "There is none."})

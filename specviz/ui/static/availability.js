@@ -38,5 +38,14 @@
     for (const name of ["specviz:taken", "specviz:othertarget"]) document.addEventListener(name, soon);
   };
 
-  Object.assign(page, { cardOf, modelOf, ofTarget, onTarget });
+  /* The models that are chosen, by the name the server gives both: answers about others come late and are ignored. */
+  let models = "";
+  const chosenModels = () => models;
+  const chooseModels = (target, draft) => {
+    models = (target || "") + (draft ? "|" + draft : "");
+    document.dispatchEvent(new CustomEvent("specviz:models"));
+    return [target, draft];
+  };
+
+  Object.assign(page, { cardOf, modelOf, ofTarget, onTarget, chosenModels, chooseModels });
 })();

@@ -147,13 +147,15 @@
       document.dispatchEvent(new CustomEvent("specviz:othertarget", { detail: set.target ?? "" }));
       if (set.target === undefined) delete set.draft; /* it belongs to that model */
     }
+    const now = named(values);
+    page.chooseModels(set.target ?? now.target, set.draft ?? now.draft);
     const sample = typeof set.target === "string" ? page.sampleOf?.(set.target) : "";
     if (sample && !set.generation?.image) set.generation = { ...(set.generation ?? page.generated), image: sample };
     if (typeof set.target === "string" && !sample && !set.generation && page.generated?.image) {
       const { image: _, hide_image: __, ...fields } = page.generated; /* that model reads no picture */
       set.generation = fields;
     }
-    page.defaults = page.defaults || named(values);
+    page.defaults = page.defaults || now;
     document.dispatchEvent(new CustomEvent("specviz:taken"));
     const controls = NAMES.map((name) => {
       const value = set[name];
@@ -178,10 +180,10 @@
     return (page.knobs = Object.keys(kept).length ? { ...others, [key]: kept } : others);
   };
 
-  /* When the page has loaded: what its link says, or what was chosen before a reload. */
+  /* When the page has loaded: what its link says, or what was chosen before a reload. A choice made while it loaded wins. */
   page.first = (...values) => {
     const { set } = readLink(location.hash);
-    page.pending = Object.keys(set).length ? set : page.remembered?.();
+    page.pending = { ...(Object.keys(set).length ? set : page.remembered?.()), ...page.pending };
     return page.take(...values);
   };
 

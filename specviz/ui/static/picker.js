@@ -18,17 +18,10 @@ const lanes = () =>
   read(props.value, [])
     .map((x) => (typeof x === "string" ? { method: x, knobs: {} } : { method: x.method, knobs: x.knobs || {} }))
     .filter((lane) => cardOf(lane.method));
-let asked = null; /* the target that was asked for, until its name stands in Settings */
-const targetName = () => {
-  const page = window.SpecVizPage;
-  return page.modelOf?.(page.titles?.[document.querySelector("#target input")?.value]) ?? "";
-};
-/* {method: why it cannot run on the chosen target}. An answer about another target may come late: it is ignored. */
+/* {method: why it cannot run on the chosen models}. An answer about others may come late: it is ignored. */
 function off() {
-  const { target, why } = read(props.off, {}),
-    chosen = targetName();
-  if (asked === chosen) asked = null;
-  return (target === (asked ?? chosen) && why) || {};
+  const { models, why } = read(props.off, {});
+  return (models === window.SpecVizPage.chosenModels() && why) || {};
 }
 /* How much faster than plain decoding a method was measured to be, with the chosen models: greedy, or sampled. */
 const speedOf = (card, sampled = Number(document.querySelector("#temperature input")?.value) > 0) =>
@@ -207,8 +200,6 @@ watch(["value", "off", "timed"], drop);
 document.addEventListener("input", (event) => event.target.closest?.("#temperature") && paint());
 document.addEventListener("specviz:taken", () => setTimeout(paint, 150));
 /* Methods are about to be chosen together with a target: what the last one could not run says nothing of it. */
-document.addEventListener("specviz:othertarget", (event) => {
-  asked = /** @type {CustomEvent} */ (event).detail;
-  say("");
-});
+document.addEventListener("specviz:othertarget", () => say(""));
+document.addEventListener("specviz:models", paint);
 paint();

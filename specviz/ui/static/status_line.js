@@ -1,5 +1,5 @@
-/* One line of text from the server, shown as text. The value is JSON {text, state}. Where a chosen model could not be loaded the
-   models' line offers the embedded one. */
+/* One line of text from the server, shown as text. The value is JSON {text, state, models}; a line about models other than the
+   chosen ones came late and is not shown. Where a chosen model could not be loaded the models' line offers the embedded one. */
 const line = element.querySelector(".pg-line");
 const embedded = document.createElement("button");
 embedded.type = "button";
@@ -16,10 +16,12 @@ function paint() {
   } catch {
     /* nothing to say */
   }
+  if (data.models !== undefined && data.models !== window.SpecVizPage.chosenModels()) return;
   line.textContent = data.text || "";
   line.dataset.state = data.state || "";
   line.hidden = !data.text;
   if (data.state === "error" && line.closest("#models")) line.append(" ", embedded);
 }
 watch("value", paint);
+document.addEventListener("specviz:models", paint);
 paint();
