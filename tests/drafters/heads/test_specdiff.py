@@ -132,7 +132,7 @@ THOROUGH = pytest.mark.thorough
 
 @pytest.mark.parametrize("vocab, steps, order", [
     (8, 1, "left_to_right"), (8, 2, "left_to_right"), (4, 1, "random"), (3, 2, "random"), (4, 3, "left_to_right"),
-    pytest.param(8, 2, "random", marks=THOROUGH), pytest.param(4, 3, "random", marks=THOROUGH)])
+    pytest.param(5, 2, "random", marks=THOROUGH), pytest.param(4, 3, "random", marks=THOROUGH)])
 def test_drafts_of_three_places_keep_the_joint_distribution(vocab, steps, order):
     found, accepted = off(drafter(vocab, steps, order), vocab)
     assert found < 1e-9 and accepted > 0.1
