@@ -8,6 +8,7 @@ from pathlib import Path
 # Chromium without its windows opens a page in two thirds of the time.
 CHROMIUM = next((path for path in map(Path, ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium")) if path.exists()), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--no-first-run"]
+PATIENCE = 180  # seconds that a page may need on a busy machine for what it does in one
 POOL = ThreadPoolExecutor(max_workers=1, thread_name_prefix="browser")
 
 
@@ -24,10 +25,10 @@ def running():
         player = sync_playwright().start()
         return player, start(player)
 
-    player, browser = POOL.submit(begin).result(timeout=60)
+    player, browser = POOL.submit(begin).result(timeout=PATIENCE)
 
     def end():
         browser.close()
         player.stop()
 
-    return browser, lambda: POOL.submit(end).result(timeout=60)
+    return browser, lambda: POOL.submit(end).result(timeout=PATIENCE)

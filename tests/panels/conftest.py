@@ -15,7 +15,7 @@ from specviz.trace.page import viewer_assets
 from specviz.ui.board import panel_files
 from specviz.ui.cards import card_data, cards
 
-from ..browser import POOL
+from ..browser import PATIENCE, POOL
 from ..viewer import sample
 from ..viewer.conftest import GUARD
 
@@ -93,7 +93,7 @@ def _page(browser, tmp_path_factory):
     """One page for all tests: what costs time is opening one."""
     def open_page():
         page, seen = browser.new_page(), []
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(1000 * PATIENCE)
         page.emulate_media(reduced_motion="reduce")
         page.on("console", lambda m: seen.append(f"console {m.type}: {m.text}") if m.type in ("error", "warning") else None)
         page.on("pageerror", lambda e: seen.append(f"page error: {e}"))
@@ -106,9 +106,9 @@ def _page(browser, tmp_path_factory):
         page.goto(file.as_uri())
         return page, seen
 
-    page, seen = POOL.submit(open_page).result(timeout=180)
+    page, seen = POOL.submit(open_page).result(timeout=2 * PATIENCE)
     yield page, seen
-    POOL.submit(page.close).result(timeout=60)
+    POOL.submit(page.close).result(timeout=PATIENCE)
 
 
 @pytest.fixture
@@ -126,6 +126,6 @@ def visit(_page):
         return result
 
     def visit(use, kind="lab", *, records=None, size=(1280, 900), answers=None):
-        return POOL.submit(run, use, kind, sample.race() if records is None else records, size, answers).result(timeout=300)
+        return POOL.submit(run, use, kind, sample.race() if records is None else records, size, answers).result(timeout=2 * PATIENCE)
 
     return visit

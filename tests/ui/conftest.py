@@ -11,7 +11,7 @@ import pytest
 
 from specviz.ui import build_app, launch
 
-from ..browser import POOL
+from ..browser import PATIENCE, POOL
 from .fake import FakeBackend
 
 GUARD = "globalThis.ran = []; globalThis.alert = (x) => globalThis.ran.push('alert ' + x);"
@@ -116,7 +116,7 @@ def visit(browser, server):
         page = own.new_page()
         OPEN.append(page)
         _count_events(page)
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(1000 * PATIENCE)
         page.on("console", lambda m: seen.append(f"console: {m.text}") if m.type == "error" else None)
         page.on("pageerror", lambda e: seen.append(f"page error: {e}"))
         page.on("dialog", lambda d: (seen.append(f"dialog: {d.message}"), d.dismiss()))
@@ -136,13 +136,13 @@ def visit(browser, server):
         return ran
 
     yield open_page
-    ran = POOL.submit(close).result(timeout=60)
+    ran = POOL.submit(close).result(timeout=PATIENCE)
     assert seen == [] and ran == [], (seen, ran)
 
 
 @pytest.fixture
 def page(visit):
-    return POOL.submit(visit).result(timeout=60)
+    return POOL.submit(visit).result(timeout=2 * PATIENCE)
 
 
 def _own(url: str) -> bool:
@@ -155,7 +155,7 @@ def pytest_pyfunc_call(pyfuncitem):
     if not {"page", "visit"} & set(pyfuncitem.fixturenames):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    limit = 600 if pyfuncitem.get_closest_marker("soak") else 120
+    limit = (4 if pyfuncitem.get_closest_marker("soak") else 2) * PATIENCE
     POOL.submit(_told, pyfuncitem.obj, arguments).result(timeout=limit)
     return True
 

@@ -66,12 +66,12 @@ class FakeBackend:
             self._limit = rounds
             self._gate.notify_all()
 
-    def idle(self, timeout: float = 30) -> bool:
+    def idle(self, timeout: float = 120) -> bool:
         """Wait until no run is under way."""
         with self._gate:
             return self._gate.wait_for(lambda: self.active == 0, timeout)
 
-    def held(self, timeout: float = 30) -> bool:
+    def held(self, timeout: float = 120) -> bool:
         """Wait until a run waits where ``hold`` said."""
         with self._gate:
             return self._gate.wait_for(lambda: self._held, timeout)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ..browser import POOL
+from ..browser import PATIENCE, POOL
 
 SHELL = '<!doctype html><html><head><meta charset="utf-8"></head><body style="margin:0"><div class="sv"></div></body></html>'
 # A second look at anything that would run code or ask for something, whatever the console says.
@@ -24,12 +24,13 @@ class Driver:
     def __init__(self, browser) -> None:
         self._browser = browser
 
-    def __call__(self, use, *, html: Path | None = None, size=(1400, 1000), limit: float = 120, **context):
+    def __call__(self, use, *, html: Path | None = None, size=(1400, 1000), limit: float = 2 * PATIENCE, **context):
         return POOL.submit(self._run, use, html, size, context).result(timeout=limit)
 
     def _run(self, use, html, size, context):
         with self._browser.new_context(viewport={"width": size[0], "height": size[1]}, **context) as ctx:
             page, seen = ctx.new_page(), []
+            page.set_default_timeout(1000 * PATIENCE)
             page.on("console", lambda m: seen.append(f"console {m.type}: {m.text}") if m.type in ("error", "warning") else None)
             page.on("pageerror", lambda e: seen.append(f"page error: {e}"))
             page.on("request", lambda r: seen.append(f"request: {r.url}") if not r.url.startswith(("file:", "about:", "data:")) else None)
