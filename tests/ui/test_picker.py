@@ -223,8 +223,8 @@ def test_a_choice_made_while_the_page_loads_is_kept(visit, server):
 
 
 @pytest.mark.thorough
-def test_a_late_answer_about_other_models_is_not_shown(visit, server, backend):
-    backend.loaded.add(None)
+def test_a_late_answer_about_other_models_is_not_shown(visit, server, backend, monkeypatch):
+    monkeypatch.setattr(backend, "loaded", {None})
     page = visit(script=LATE)
     page.wait_for_function("!!globalThis.go")
     page.evaluate("SpecVizPage.pending = { draft: 'wide' }; SpecVizPage.send('input');")
@@ -234,6 +234,9 @@ def test_a_late_answer_about_other_models_is_not_shown(visit, server, backend):
     assert "with draft wide" in page.inner_text("#models")
     page.evaluate("SpecVizPage.pending = { draft: '' }; SpecVizPage.send('input');")
     page.wait_for_function("!document.querySelector('#models').textContent.includes('wide')")
+    page.evaluate("SpecVizPage.pending = { target: 3, draft: ['wide'] }; SpecVizPage.send('input');")  # no names: nothing is chosen
+    page.wait_for_timeout(500)
+    assert page.evaluate("SpecVizPage.chosenModels()") == ""
 
 
 def test_what_the_last_target_could_not_run_says_nothing_of_the_next(visit, server, backend, monkeypatch):

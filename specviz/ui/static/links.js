@@ -148,7 +148,7 @@
       if (set.target === undefined) delete set.draft; /* it belongs to that model */
     }
     const now = named(values);
-    page.chooseModels(set.target ?? now.target, set.draft ?? now.draft);
+    page.chooseModels(...["target", "draft"].map((name) => (typeof set[name] === "string" ? set[name] : now[name])));
     const sample = typeof set.target === "string" ? page.sampleOf?.(set.target) : "";
     if (sample && !set.generation?.image) set.generation = { ...(set.generation ?? page.generated), image: sample };
     if (typeof set.target === "string" && !sample && !set.generation && page.generated?.image) {
