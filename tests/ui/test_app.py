@@ -42,11 +42,10 @@ def test_the_first_load_moves_without_torch(visit):
             state(page, "done")
             clock = "document.querySelector('#board .transport .where').textContent"
             page.wait_for_function(f"old => {clock} !== old", arg=page.evaluate(clock))
+            page.close()  # before the server goes, which it does once it has answered
             app.stdin.write("\n")
             app.stdin.flush()
-            imported = app.stdout.readline()
-            page.close()  # before the server goes
-            assert imported == "[]\n"
+            assert app.stdout.readline() == "[]\n"
         finally:
             app.kill()
 
