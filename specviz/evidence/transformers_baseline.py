@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core import Sampling
-from ..models.gguf_reader import gguf_weights
-from ..models.pretrained import open_config, open_network
+from ..models.pretrained import from_files, open_config
 from ..models.weights import read_json
 from ..run.request import sentence
 from ..run.result import Result
@@ -101,17 +100,12 @@ def references(loaded: Loaded, plain: Session) -> dict[str, Generator]:
 
 
 def _open(loaded: Loaded, folder: Any, spent: PassTimes, counts: bool) -> Any:
-    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        if gguf_weights(folder):
-            found = open_network(folder, loaded.model.dtype)
-        else:
-            found = AutoModelForCausalLM.from_pretrained(folder, config=open_config(folder), dtype=loaded.model.dtype,
-                                                         use_safetensors=True, local_files_only=True, trust_remote_code=False)
+        found = from_files(folder, open_config(folder), dtype=loaded.model.dtype, local_files_only=True)
     except Exception as error:  # its loaders break in many ways
         raise ZooError(f"transformers cannot load {loaded.name}: {sentence(error)}", "baseline.load") from None
     model: Any = found  # transformers' types lose the model in ``to``

@@ -15,6 +15,7 @@ from ..core.errors import code_of
 from .checkpoint_sizes import SCALES, check_config, check_memory, check_weights, weight_devices
 from .errors import about_files
 from .gguf_reader import gguf_in
+from .mx import QUANTISED
 from .weights import DERIVED, ModelError, Weights, read_json
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -57,10 +58,13 @@ def open_config(source: str | Path, revision: str | None = None) -> Any:
     would download and run them."""
     import transformers
 
-    if Path(source).is_dir() and read_json(Path(source), "config.json").get("model_type") == "linear_llama":
+    stored = read_json(Path(source), "config.json") if Path(source).is_dir() else {}
+    if stored.get("model_type") == "linear_llama":
         from . import trainable  # noqa: F401 - registers the architecture
 
     config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
+    if stored.get("quantization_config") == QUANTISED:  # transformers gets these weights decoded
+        config.__dict__.pop("quantization_config", None)
     config._attn_implementation = None  # None: transformers' own choice for the class; the setters reach the inner configurations
     config._experts_implementation = None
     for name in ("kernel_config", "use_kernels"):
@@ -75,14 +79,14 @@ def open_network(folder: str | Path, dtype: torch.dtype) -> Any:
         from .trainable import open_trained
 
         return open_trained(Path(folder), open_config(folder), dtype)
-    return _from_files(folder, open_config(folder), dtype=dtype)
+    return from_files(folder, open_config(folder), dtype=dtype)
 
 
-def _from_files(source: str | Path, config: Any, **options: Any) -> Any:
-    """Return what from_pretrained returns for a folder or a name of the hub: from safetensors, or from a folder's GGUF file."""
+def from_files(source: str | Path, config: Any, **options: Any) -> Any:
+    """Return what from_pretrained returns for a folder or a name of the hub: from safetensors, MXINT8 or a folder's GGUF file."""
     import transformers
 
-    state = _gguf_state(Path(source), options.get("dtype"))
+    state = _decoded_state(Path(source), options.get("dtype"))
     if state is None:
         return transformers.AutoModelForCausalLM.from_pretrained(source, config=config, trust_remote_code=False, **options)
     network: Any = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
@@ -116,7 +120,7 @@ def load_causal(name: str, source: str, revision: str | None, **options):
     try:
         with _quiet(transformers.utils.logging):
             config = _checked_config(name, source, revision, width, spread)
-            state = _gguf_state(Path(source), options.get("dtype"))
+            state = _decoded_state(Path(source), options.get("dtype"))
             known = dict(output_loading_info=True, ignore_mismatched_sizes=True) | options  # the report names sizes; an error would not
             if state is None:
                 found: Any = transformers.AutoModelForCausalLM.from_pretrained(
@@ -150,9 +154,13 @@ def load_causal(name: str, source: str, revision: str | None, **options):
     return net.eval()
 
 
-def _gguf_state(folder: Path, dtype: torch.dtype | None) -> dict[str, torch.Tensor] | None:
-    """Return the weights of a folder's GGUF file under Hugging Face names; None if the weights are safetensors."""
-    if not folder.is_dir() or any(folder.glob("*.safetensors*")) or gguf_in(folder) is None:
+def _decoded_state(folder: Path, dtype: torch.dtype | None) -> dict[str, torch.Tensor] | None:
+    """Return the weights of a folder that transformers does not read, decoded, under Hugging Face names: those of a GGUF file or in
+    MXINT8. None for any other."""
+    if not folder.is_dir():
+        return None
+    gguf = not any(folder.glob("*.safetensors*")) and gguf_in(folder) is not None
+    if not gguf and read_json(folder, "config.json").get("quantization_config") != QUANTISED:
         return None
     weights = Weights(folder, torch.device("cpu"), dtype or torch.float32)
     return {name: weights.get(name, *head["shape"]) for name, head in weights.headers().items()}

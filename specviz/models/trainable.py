@@ -141,7 +141,6 @@ def with_scanned_mixers(model: BambaForCausalLM) -> BambaForCausalLM:
 def open_trained(folder: Path, config: Any, dtype: torch.dtype) -> Any:
     """Return the transformers network of a folder with linear attention or Bamba's layers, whose matrices may be stored in
     MXINT8. Raises ModelError."""
-    config.__dict__.pop("quantization_config", None)
     model: Any = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     model = with_scanned_mixers(model) if isinstance(model, BambaForCausalLM) else model
     stored = Weights(folder, torch.device("cpu"), torch.float32)

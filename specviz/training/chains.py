@@ -110,8 +110,8 @@ def replay_rounds(answers: list[list[list[bool]]], gamma: int) -> dict:
 
 
 def export(job: Job, name: str, model: nn.Module, features: Features, runner: Runner, about: str, most: float = 9.5e6) -> Path:
-    """Write a trained head to ``<work>/models``, and with ``--ship`` to ``assets/models``: config.json, weights (bfloat16; MXINT8
-    if the recipe's ``bits`` are 8), loss curve, and for new weights the model card. Return its folder.
+    """Write a trained head to ``<work>/models``, and with ``--ship`` to ``assets/models``: config.json, weights (large matrices
+    in MXINT8, all else in bfloat16), loss curve, and for new weights the model card. Return its folder.
 
     about: the card's text on the method; most: maximum bytes of the weights. Raises TrainingError if they are larger. Weights
     are split into files of at most 8 MB."""
@@ -119,8 +119,7 @@ def export(job: Job, name: str, model: nn.Module, features: Features, runner: Ru
     frozen = {key for key, weight in model.named_parameters() if base and not weight.requires_grad}
     weights = {key: tensor.detach().cpu() for key, tensor in model.state_dict().items() if key not in frozen}
     parameters = sum(tensor.numel() for tensor in weights.values())
-    weights = mx.to_file_tensors(weights) if runner.hparams.get("bits", 16) == 8 else weights
-    weights = {key: tensor.bfloat16() if tensor.is_floating_point() else tensor for key, tensor in weights.items()}
+    weights = {key: tensor.bfloat16() if tensor.is_floating_point() else tensor for key, tensor in mx.to_file_tensors(weights).items()}
     size = sum(tensor.nbytes for tensor in weights.values())
     if size > most:
         raise TrainingError(f"{name} would take {size / 1e6:.1f} MB; {most / 1e6:g} are allowed: make its layers narrower.",

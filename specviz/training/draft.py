@@ -48,7 +48,7 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     lesson = DraftTrainer(job, hparams, model, tokenizer, runner.device)
     figures = runner.train(lambda step: lesson.loss(step, runner.budget_spent()), lambda: measure(model, lesson.heldout, hparams))
     write = reduced_draft.export if hparams["draft_vocab"] else export
-    made = write(job, job.model_name(recipe), model, tokenizer, "" if recipe not in draft_kinds() else recipe, hparams.get("bits", 16))
+    made = write(job, job.model_name(recipe), model, tokenizer, "" if recipe not in draft_kinds() else recipe)
     for folder in job.output_folders(made.name):
         write_json(folder / "training.json", learning_curve(job, hparams, model, runner.progress, len(lesson.heldout)))
         if recipe != "draft":  # the report writes that card

@@ -105,10 +105,9 @@ def quantise_matrices(folder: Path) -> None:
     write_json(folder / "config.json", config | {"quantization_config": mx.QUANTISED})
 
 
-def export(job: Job, name: str, model, tokenizer, kind: str = "", bits: int = 16) -> Path:
-    """Write a finished model as bfloat16 shards with its tokenizer to ``<work>/models``, and with ``--ship`` to ``assets/models``;
-    return the folder. kind: recorded in config.json, so that methods find the model by it; bits: 8 stores the matrices in
-    MXINT8."""
+def export(job: Job, name: str, model, tokenizer, kind: str = "") -> Path:
+    """Write a finished model (matrices in MXINT8, all else in bfloat16) with its tokenizer to ``<work>/models``, and with ``--ship``
+    to ``assets/models``; return the folder. kind: recorded in config.json, so that methods find the model by it."""
     places = job.output_folders(name)
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -119,8 +118,7 @@ def export(job: Job, name: str, model, tokenizer, kind: str = "", bits: int = 16
                 if kind:
                     config = Path(temporary) / "config.json"
                     write_json(config, json.loads(config.read_text(encoding="utf-8")) | mark(kind, job.target))
-                if bits == 8:
-                    quantise_matrices(Path(temporary))
+                quantise_matrices(Path(temporary))
                 split_shards(Path(temporary))
             except (OSError, SafetensorError) as error:
                 raise TrainingError(f"Could not save {place} ({error}); what was there before is untouched.",

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
+from ..models import mx
 from ..models.pretrained import open_config, open_network
 from ..models.reduced_vocabulary import ProjectedTable, expand_to_vocab, projected_table
 from ..models.weights import Weights, read_json
 from ..zoo.found_weights import mark
-from .files import quantise_matrices, write_json, write_shards
+from .files import write_json, write_shards
 from .job import Job, TrainingError
 from .text_answers import Answer
 
@@ -114,20 +115,18 @@ def open_draft(folder: Path, dtype: torch.dtype, target: Path | None = None) -> 
     return model
 
 
-def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: str = "", bits: int = 16) -> Path:
+def export(job: Job, name: str, model: LlamaForCausalLM, tokenizer: Any, kind: str = "") -> Path:
     """Write the draft in the layout that models/reduced_vocabulary.py reads, to the folders of ``files.export``; return the
-    folder. tokenizer: not written, since the draft reads and writes its target's tokens; bits: of its matrices, 16 (bfloat16) or
-    8 (MXINT8)."""
+    folder. tokenizer: not written, since the draft reads and writes its target's tokens."""
     head = cast(ReducedHead, model.lm_head)
     config = {key: value for key, value in model.config.to_diff_dict().items() if key not in ("transformers_version", "dtype")}
     config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "tie_word_embeddings": False, "dtype": "bfloat16",
-               "vocab_size": head.vocab, "draft_vocab_size": len(head.tokens), "embedding_from": job.target}
+               "vocab_size": head.vocab, "draft_vocab_size": len(head.tokens), "embedding_from": job.target,
+               "quantization_config": mx.QUANTISED}
     tensors = {key: tensor.bfloat16() for key, tensor in model.state_dict().items() if key != "lm_head.tokens"}
     tensors["draft_tokens"] = head.tokens.int()
     for place in job.output_folders(name):
         place.mkdir(parents=True, exist_ok=True)
-        write_shards(place, tensors)
+        write_shards(place, mx.to_file_tensors(tensors))
         write_json(place / "config.json", config | (mark(kind, job.target) if kind else {}))
-        if bits == 8:
-            quantise_matrices(place)
     return job.output_folders(name)[0]

@@ -58,7 +58,7 @@ def run(job: Job) -> Path:
     before = job.shipped / hparams.get("from", hparams["name"])
     if job.ship and teacher is None and (before / "config.json").is_file():
         require_improvement(before, model, tokenizer, heldout, hparams)
-    made = export(job, hparams["name"], model, tokenizer, bits=hparams.get("bits", 16))
+    made = export(job, hparams["name"], model, tokenizer)
     if "mixer" in hparams:
         if "story" not in figures:  # the budget was over before the run that measures
             figures |= loss_by_task(model.eval(), tokenizer, heldout, hparams)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 from specviz.core import Parts, Sampling, State, open_run, play
+from specviz.models.pretrained import open_network
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import ranks
@@ -54,7 +54,7 @@ def learns_and_resumes(run, kind, material, trained, place, monkeypatch):
 
 def whole_numbers(features, trained):
     """The features of a recipe with the target in single precision, as the engine runs it."""
-    features.target = AutoModelForCausalLM.from_pretrained(trained / "models" / TARGET, dtype=torch.float32)
+    features.target = open_network(trained / "models" / TARGET, torch.float32)
     features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
     return features
 

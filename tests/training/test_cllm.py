@@ -96,7 +96,7 @@ def test_the_loss_asks_behind_the_first_wrong_token_for_what_the_right_text_says
 
 def test_matrices_of_small_rank_are_kept_alone_and_added_to_the_target(pair, trained, features, tmp_path, monkeypatch):
     hparams = Job.hparams
-    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"rank": 2, "bits": 8})
+    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"rank": 2})
     place = cllm.run(job(pair, tmp_path))
     kept = load_file(place / "model.safetensors")
     assert kept and all(".lora_" in name for name in kept) and sum(t.numel() for t in kept.values()) < 0.2 * sum(w.numel() for w in features.before.parameters())

@@ -12,6 +12,7 @@ from transformers import AutoTokenizer, LlamaConfig
 from specviz.core import DraftTree
 from specviz.methods import draft_kinds
 from specviz.models.exits import sub_model_layers
+from specviz.models.pretrained import open_network
 from specviz.targets.fast import FastModel
 from specviz.training import distillspec, draft, fastdraft, s2d, tvdpp
 from specviz.training import text_answers as generate
@@ -156,7 +157,7 @@ def test_every_exit_of_a_sorted_draft_learns_and_drafts_alike(work):
         each = [draft.losses.distil(x, one.model.lm_head.weight, top_ids, top_logp, labels, one.hparams["hard_label_weight"]) for x in states]
         assert float(one.loss(0, 0.0)[0]) == pytest.approx(float(sum(each)) / 3, rel=1e-5)
     place = s2d.run(job(work, steps=2))
-    net, found = FastModel(place), draft.LlamaForCausalLM.from_pretrained(place, dtype=torch.float32)
+    net, found = FastModel(place), open_network(place, torch.float32)
     text = one.own.answers[0].ids
     for count in one.layers:
         view = net.open().skipping(range(2 * count, 2 * layers)) if count < layers else net.open()
@@ -192,13 +193,13 @@ def test_a_draft_carries_what_it_earned_on_its_way(work, tmp_path):
     assert json.loads((tmp_path / place.name / "training.json").read_text()) == found
     assert [point["step"] for point in found["points"]] == [1, 2, 4, 8, 16] and found["answers"] == 6 and found["from"] is None
     assert 0 < found["points"][0]["tokens"] < found["points"][-1]["tokens"]
-    net = draft.LlamaForCausalLM.from_pretrained(place, dtype=torch.float32)
+    net = open_network(place, torch.float32)
     assert found["parameters"] == sum(weight.numel() for weight in net.parameters())
     heldout = generate.read(generate.folder(one) / "heldout")
     again = draft.measure(net.eval(), heldout, one.hparams("draft"))
     last = found["points"][-1]
     assert set(again) <= set(last) and {"block_efficiency_greedy", "acceptance_rate_sampled"} <= set(again)
-    assert all(last[name] == pytest.approx(value, abs=0.2) for name, value in again.items())  # shipped in 16 bits
+    assert all(last[name] == pytest.approx(value, abs=0.2) for name, value in again.items())  # shipped in 8 and 16 bits
 
 
 def test_some_steps_say_a_span_again_and_only_what_can_be_known_is_learned(work):

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import LlamaConfig
 
 from specviz.core import Parts, Sampling, State, open_run, play
 from specviz.drafters.heads.features import FeatureDrafter
@@ -15,6 +15,7 @@ from specviz.drafters.model.chain import DraftChain
 from specviz.methods.trained_heads.kangaroo import network as kangaroo_models
 from specviz.methods.trained_heads.kangaroo.drafter import ExitAdapter
 from specviz.models import eagle as eagle_models
+from specviz.models.pretrained import open_network
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import attention, chains, eagle, kangaroo
@@ -145,7 +146,7 @@ def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind)
     model = FastModel(trained / "models" / TARGET)
     head = reader.load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
     features = Features(work, work.hparams(kind), layer=getattr(head, "exit", None))
-    features.target = AutoModelForCausalLM.from_pretrained(trained / "models" / TARGET, dtype=torch.float32)
+    features.target = open_network(trained / "models" / TARGET, torch.float32)
     features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
     guesses = recipe.chain_states_function(head, features)
@@ -179,7 +180,7 @@ def test_refusals(material, tmp_path, monkeypatch):
         monkeypatch.setattr(Job, "hparams", lambda self, recipe, told=told: hparams(self, recipe) | {"exit_layer": told})
         with refuses(TrainingError, *sentence.split()):
             kangaroo.run(one)
-    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"intermediate": 60_000, "rollout": 1})
+    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"intermediate": 120_000, "rollout": 1})
     with refuses(TrainingError, "training.size_limit", 9.5):
         eagle.run(job(material, tmp_path / "large", steps=1))
 

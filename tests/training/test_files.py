@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from specviz.models.pretrained import open_network
 from specviz.training import files
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError
 
@@ -49,12 +50,12 @@ def test_export_is_loadable_and_survives_a_full_disk(tmp_path, monkeypatch):
     words = AutoTokenizer.from_pretrained(SHIPPED / TARGET)
     job = Job(work=tmp_path / "work", shipped=tmp_path / "assets", ship=True)
     files.export(job, "M", model(0), words)
-    back = LlamaForCausalLM.from_pretrained(job.shipped / "M", dtype=torch.bfloat16)
+    back = open_network(job.shipped / "M", torch.bfloat16)
     assert torch.equal(back.model.embed_tokens.weight, model(0).model.embed_tokens.weight.bfloat16())
     assert AutoTokenizer.from_pretrained(job.shipped / "M").chat_template == words.chat_template
     monkeypatch.setattr(LlamaForCausalLM, "save_pretrained", full)
     with refuses(TrainingError, "training.save"):
         files.export(job, "M", model(1), words)
-    again = LlamaForCausalLM.from_pretrained(job.shipped / "M", dtype=torch.bfloat16)
+    again = open_network(job.shipped / "M", torch.bfloat16)
     assert torch.equal(again.lm_head.weight, back.lm_head.weight)
     assert {p.name for p in job.shipped.iterdir()} == {"M"}

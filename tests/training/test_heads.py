@@ -109,11 +109,9 @@ def test_large_heads_are_written_in_pieces_and_read_back(work, monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(made.state_dict().values(), again.state_dict().values()))
 
 
-def test_a_recipe_may_store_its_matrices_in_eight_bits(work, monkeypatch):
-    hparams = Job.hparams
-    monkeypatch.setattr(mx, "WORTH", 500)
+def test_large_matrices_are_stored_in_eight_bits(work, monkeypatch):
     wide = heads_medusa.load(medusa.run(job(work)), TargetInfo("toy", 32, 300, 2))
-    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"bits": 8})
+    monkeypatch.setattr(mx, "WORTH", 500)
     place = medusa.run(job(work))
     kept = load_file(place / "model.safetensors")
     assert {tensor.dtype for tensor in kept.values()} == {torch.int8, torch.uint8, torch.bfloat16}

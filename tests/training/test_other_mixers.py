@@ -72,7 +72,7 @@ def test_a_position_changes_nothing_before_it_and_an_unmasked_convolution_is_cau
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_a_stored_target_runs_as_the_network_it_was(llama, mixer, tmp_path):
     job = Job(work=tmp_path)
-    place = export(job, "Llama-tiny", MIXERS[mixer](llama, HPARAMS), AutoTokenizer.from_pretrained(SHIPPED / TARGET), bits=8)
+    place = export(job, "Llama-tiny", MIXERS[mixer](llama, HPARAMS), AutoTokenizer.from_pretrained(SHIPPED / TARGET))
     net, target = open_network(place, torch.float32).eval(), RecurrentModel(place).open()
     target.sync(IDS[0, :-1].tolist())
     got = target.score(DraftTree((int(IDS[0, -1]),), (-1,), (-1,))).logits

@@ -7,9 +7,10 @@ import shutil
 import pytest
 import torch
 import yaml
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
+from transformers import AutoTokenizer, LlamaConfig
 
 from specviz.methods import catalogue, head_kinds
+from specviz.models.pretrained import open_network
 from specviz.training import answers, data, draft, report, target, text_answers
 from specviz.training.__main__ import available, main
 from specviz.training.files import write_tensors
@@ -26,7 +27,7 @@ DRAFT = Job().model_name("draft")
 def test_everything_is_made_and_loads(whole):
     words = AutoTokenizer.from_pretrained(whole / "models" / TARGET)
     for name in (TARGET, DRAFT):
-        model = AutoModelForCausalLM.from_pretrained(whole / "models" / name)
+        model = open_network(whole / "models" / name, torch.float32)
         assert model.config.vocab_size == len(words)
     lines = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     assert [line["recipe"] for line in lines if line["recipe"] in available()] == available()  # a target's draft is logged besides
@@ -111,7 +112,7 @@ def test_a_lost_shard_is_made_again_the_same(work, tiny):
 @pytest.fixture(scope="module")
 def pair(work):
     path = work / "models" / TARGET
-    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32), AutoTokenizer.from_pretrained(path)
+    return open_network(path, torch.float32), AutoTokenizer.from_pretrained(path)
 
 
 @pytest.mark.parametrize("together, grouped", ((32, False), (2, False), (32, True)))
