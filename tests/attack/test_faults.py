@@ -49,7 +49,7 @@ def test_the_nucleus_always_holds_the_best_token(top_p):
 
 
 @pytest.mark.parametrize("row", [[float("nan"), 1.0], [float("inf"), 1.0], [-float("inf")] * 2])
-def test_logits_that_give_no_law_are_refused(row):
+def test_logits_that_give_no_distribution_are_refused(row):
     with pytest.raises(InvalidDistribution):
         Sampling(0.7).probs(torch.tensor([[0.0, 1.0], row]))
     if row[0] != row[0]:
@@ -58,7 +58,7 @@ def test_logits_that_give_no_law_are_refused(row):
 
 
 @pytest.mark.parametrize("probs", [[float("nan"), 0.5], [0.0, 0.0], [0.2, 0.2], [float("inf"), 0.0], [2.0, 2.0], [-0.5, 0.5]])
-def test_nothing_is_drawn_from_what_is_no_law(probs):
+def test_nothing_is_drawn_from_what_is_no_distribution(probs):
     with pytest.raises(InvalidDistribution):
         RandomStreams(0).pick("verify", torch.tensor(probs))
     with pytest.raises(InvalidDistribution):
@@ -70,7 +70,7 @@ def sampling_methods():
 
 
 @pytest.mark.parametrize("key", sampling_methods())
-def test_a_broken_law_ends_every_method_with_a_sentence(key, monkeypatch):
+def test_a_broken_distribution_ends_every_method_with_a_sentence(key, monkeypatch):
     """A law that is none in the fourth call: no method may write on from it."""
     calls, whole = iter(range(10**6)), Sampling.probs
 
@@ -129,7 +129,7 @@ def test_repeats_see_the_memory_as_it_was_when_the_run_began():
     assert len(memory.answers) == 1  # all three wrote the same; the unseen runs left no mark
 
 
-def test_what_is_copied_from_earlier_answers_is_told():
+def test_what_is_copied_from_earlier_answers_is_reported():
     loaded, memory = FakeLoaded(), Memory()
     first = played(Session(loaded, "suffix_decoding", memory=memory, deterministic=True))[1]
     again = played(Session(loaded, "suffix_decoding", memory=memory, deterministic=True))[1]

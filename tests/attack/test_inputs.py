@@ -138,7 +138,7 @@ def test_three_thousand_command_lines_of_nonsense(at_home, capsys, monkeypatch):
         shoot(seed, capsys)
 
 
-def test_a_method_that_is_no_method_is_told_before_anything_runs():
+def test_a_method_that_is_no_method_is_reported_before_anything_runs():
     broken = Method(key="b", title="B", paper="", summary="", build=lambda kit: None)
     *_, end = Session(FakeLoaded(), broken).run("hi", 2)
     assert isinstance(end, Failed) and end.why.endswith(".")

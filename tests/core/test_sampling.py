@@ -38,7 +38,7 @@ def plain(x: list[float], temperature: float, top_k: int, top_p: float) -> list[
 
 @quick
 @given(logits, st.sampled_from([0.0, 0.3, 1.0, 2.0]), st.integers(0, 8), st.sampled_from([0.05, 0.31, 0.77, 0.93, 1.0]))
-def test_law_equals_a_plain_reference(x, temperature, top_k, top_p):
+def test_distribution_equals_a_plain_reference(x, temperature, top_k, top_p):
     probs = Sampling(temperature, top_k, top_p).probs(torch.tensor(x, dtype=torch.float64))
     assert probs.dtype == torch.float64
     torch.testing.assert_close(probs, torch.tensor(plain(x, temperature, top_k, top_p), dtype=torch.float64), atol=1e-12, rtol=0)
@@ -68,7 +68,7 @@ def test_the_best_token_always_stays():
     assert Sampling(1.0, top_p=1e-9).probs(torch.tensor([0.0, 1.0, 0.5])).tolist() == [0, 1, 0]
 
 
-def test_tiny_temperatures_are_a_law_too():
+def test_tiny_temperatures_are_a_distribution_too():
     x = torch.tensor([5.0, 30.0, 29.0])
     for temperature in (1e-3, 1e-30, 1e-42, 1e-300):
         assert Sampling(temperature).probs(x).tolist() == [0, 1, 0], temperature
@@ -112,7 +112,7 @@ def test_a_token_of_probability_zero_is_never_drawn(weights, u, dtype):
     assert probs[rigged(u).pick("s", probs)] > 0
 
 
-def test_pick_follows_the_law():
+def test_pick_follows_the_distribution():
     probs = torch.tensor([0.0, 0.2, 0.5, 0.0, 0.3], dtype=torch.float64)
     picks = [rigged((i + 0.5) / 1000).pick("s", probs) for i in range(1000)]
     assert [picks.count(x) for x in range(5)] == [0, 200, 500, 0, 300]

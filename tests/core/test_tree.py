@@ -34,7 +34,7 @@ def test_children_paths_and_depths_agree_with_parents(tree):
 
 @quick
 @given(trees())
-def test_law_is_the_conditional_given_earlier_siblings_of_the_same_draw(tree):
+def test_distribution_is_the_conditional_given_earlier_siblings_of_the_same_draw(tree):
     for i in range(len(tree)):
         probs, k = tree.draft_probs(i), tree.draw[i]
         if k < 0:
@@ -55,7 +55,7 @@ def test_a_draw_shared_by_two_parents_counts_each_family_alone():
     torch.testing.assert_close(tree.draft_probs(3), torch.tensor([0.0, 0.6, 0.4]))
 
 
-def test_law_leaves_the_stored_rows_alone():
+def test_distribution_leaves_the_stored_rows_alone():
     tree = grow(4)
     before = tree.probs.clone()
     for i in range(len(tree)):
@@ -86,7 +86,7 @@ def test_a_cut_that_looked_leaves_chosen_nodes_only(tree, seed):
 
 @quick
 @given(trees(), st.integers(0, 4))
-def test_a_cut_by_depth_keeps_every_law(tree, depth):
+def test_a_cut_by_depth_keeps_every_distribution(tree, depth):
     nodes = [i for i in range(len(tree)) if tree.depths[i] <= depth]
     cut = tree.keep(nodes, by_token=False)
     for new, old in enumerate(nodes):
@@ -96,7 +96,7 @@ def test_a_cut_by_depth_keeps_every_law(tree, depth):
 
 @quick
 @given(trees(), st.integers(0, 1000))
-def test_a_blind_cut_keeps_every_law_or_is_refused(tree, seed):
+def test_a_blind_cut_keeps_every_distribution_or_is_refused(tree, seed):
     nodes = closed(tree, seed)
     try:
         cut = tree.keep(nodes, by_token=False)

@@ -97,7 +97,7 @@ def test_every_method_is_a_compatible_pair_at_its_defaults(method):
         assert state.left == 0
 
 
-def test_an_unlawful_pair_is_refused_in_the_run_and_nothing_is_written():
+def test_an_incompatible_pair_is_refused_in_the_run_and_nothing_is_written():
     kit = toy(6)
     parts = build(kit, "sampled", "k-seq", 3, 2, 5)
     state = begin(Parts(parts.drafter, Fixed(2, 3, 5), parts.verifier), kit, Sampling(1.0), 6)

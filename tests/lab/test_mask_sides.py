@@ -20,7 +20,7 @@ def test_only_the_mask_on_the_draft_alone_is_wrong():
     assert both["accepted"] / both["tried"] > target["accepted"] / target["tried"]
 
 
-def test_it_stops_when_told_and_refuses_what_is_no_format():
+def test_it_stops_when_asked_and_refuses_what_is_no_format():
     assert len(list(answer("mask_sides", {"response_format": FORMAT}, FakeLoaded(ends=True), lambda: True))) == 1
     for payload in ({"response_format": {"type": "text"}}, {"response_format": "x"}, {"runs": 10**6}):
         with pytest.raises(SessionError):

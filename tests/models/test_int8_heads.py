@@ -72,7 +72,7 @@ def test_a_large_matrix_of_any_head_is_read_in_eight_bits():
 
 
 @pytest.mark.parametrize("numbers, use_int8", [("int8", True), ("float32", False), (None, False)])
-def test_a_head_is_told_in_what_its_target_multiplies(numbers, use_int8):
+def test_a_head_reports_in_what_its_target_multiplies(numbers, use_int8):
     class Model:
         hidden, vocab, layers, device, dtype, config = 8, 12, 2, "cpu", torch.float32, {}
 

@@ -128,7 +128,7 @@ def test_the_gap_adds_up_and_each_part_is_what_it_says(visit, kind) -> None:
     assert g["formula"] + g["steps"][0]["by"] == pytest.approx(tokens / len(mine) / (c * gamma + 1))
 
 
-def test_curve_roofline_cells_and_dice(visit) -> None:
+def test_curve_roofline_cells_and_samples(visit) -> None:
     def use(page):
         m = "SpecVizPanels.maths"
         at = page.evaluate(f"() => {{ const c = {m}.curve([{{rows: 1, seconds: 2, n: 9}}, {{rows: 5, seconds: 4, n: 9}}, {{rows: 3, seconds: 1, n: 1}}].sort((a, b) => a.rows - b.rows)); return [1, 2, 3, 4, 5, 9].map(c.at); }}")

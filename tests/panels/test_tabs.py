@@ -783,7 +783,7 @@ def test_the_heat_map_is_saved_word_by_word_and_a_mistake_with_its_bars(visit) -
     visit(mistake, "lab", answers={"break_it": broken})
 
 
-def test_points_of_training_are_drawn_with_their_laws_and_predictions(visit) -> None:
+def test_points_of_training_are_drawn_with_their_fits_and_predictions(visit) -> None:
     def use(page):
         text = show(page, "scaling")
         assert page.evaluate("asked[0][0]") == "scaling"

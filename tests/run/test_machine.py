@@ -52,17 +52,17 @@ def test_a_watched_run_is_a_lane_of_its_own_with_the_machine_in_its_header(stead
     assert [type(event) for event in watched([0.01])] == [Started, Drafted, Verified]
 
 
-def test_passes_at_their_usual_cost_are_not_told(steady):
+def test_passes_at_their_usual_cost_are_not_reported(steady):
     assert kinds(steady, passes([0.01, 0.02, 0.029] * 30)) == [] == kinds(steady, passes([0.06] * 30, rows=13), lane=1)
     assert kinds(steady, [Finished("length", {}, None)]) == []
 
 
-def test_one_long_stall_is_told_at_once_and_once(steady):
+def test_one_long_stall_is_reported_at_once_and_once(steady):
     assert kinds(steady, passes([0.01] * 5 + [0.5] + [0.01] * 5 + [0.5])) == ["busy"]
     assert kinds(steady, passes([0.01] * 5), lane=1) == []  # the other lane was not hit
 
 
-def test_small_stalls_are_told_at_the_end_where_they_count(steady):
+def test_small_stalls_are_reported_at_the_end_where_they_count(steady):
     assert kinds(steady, [*passes([0.01] * 10 + [0.04]), Finished("length", {}, None)]) == ["busy"]
     assert kinds(steady, [*passes([0.01] * 200 + [0.04]), Finished("length", {}, None)], lane=1) == []
 
@@ -71,7 +71,7 @@ def test_a_pass_beside_its_own_draft_is_no_sign(steady):
     assert kinds(steady, [Drafted(0, 0.0, 0.9, ()), Verified(0, 0.0, 1.0, 5)]) == []
 
 
-def test_a_machine_that_is_slow_from_the_start_is_told_with_the_header(monkeypatch):
+def test_a_machine_that_is_slow_from_the_start_is_reported_with_the_header(monkeypatch):
     cost = iter([0.01, 0.05])
     monkeypatch.setattr(machine, "fit_threads", lambda measure: (1, next(cost)))
     loaded = FakeLoaded()

@@ -48,7 +48,7 @@ def plain():
     return run("autoregressive", 40)
 
 
-def test_the_order_of_what_is_told(plain):
+def test_the_order_of_what_is_reported(plain):
     assert kinds(plain)[:2] == ["Started", "Prefilled"] and kinds(plain)[-1] == "Finished"
     assert kinds(plain)[2:-1] == ["Drafted", "Verified", "Decided", "Committed", "TextEmitted"] * 40
     assert plain[-1].finish == "length" and plain[-1].totals["tokens"] == 40 == len(tokens(plain))
@@ -287,7 +287,7 @@ def test_sampling_from_what_people_send():
             read_sampling(**bad)
 
 
-def test_the_saved_laws_come_with_the_events():
+def test_the_saved_distributions_come_with_the_events():
     events = run("speculative", 8, sampling=Sampling(1.0), top_k_saved=3)
     assert all(len(e.tail_top) == 3 for e in events if isinstance(e, Committed) and e.tail_top)
     assert any(node.get("top") for e in events if isinstance(e, Drafted) for node in e.nodes)
@@ -371,7 +371,7 @@ def test_notes_belong_to_their_round():
     assert order == sorted(order)  # emitted with their round, before another lane's turn
 
 
-def test_repeats_are_told_at_the_end_of_each_lane():
+def test_repeats_are_reported_at_the_end_of_each_lane():
     loaded = FakeLoaded()
     events = list(race([Session(loaded, key) for key in ("speculative", "autoregressive")], PROMPT, 12, repeats=3))
     again = [lane for lane, event in events if event is None]

@@ -117,7 +117,7 @@ def test_vllm_tells_ids_and_steps(fake):
     assert trace.totals()["by_position"] == [[3, 2], [2, 1]] and trace.totals()["rounds"] == 3
 
 
-def test_what_is_not_told_is_inferred_from_the_sizes_or_unknown(fake):
+def test_what_is_not_reported_is_inferred_from_the_sizes_or_unknown(fake):
     _, _, facts = lane(fake, "quiet", "vllm")
     assert facts["passes"] == ("inferred", 3) and facts["accepted_length"] == ("inferred", 2.0) and facts["drafted"] == ("unknown", None)
     for engine in ("openai", "llamacpp"):  # neither says that a message is what one pass wrote

@@ -143,7 +143,7 @@ def test_what_our_forward_cannot_run_is_said_from_the_config_alone():
     assert "gpt2" in unsupported_reason({"model_type": "gpt2"})
 
 
-def test_what_transformers_will_offer_is_told_from_the_config_alone():
+def test_what_transformers_will_offer_is_read_from_the_config_alone():
     assert "tree" in hub.capabilities({"model_type": "gpt2"}) and hub.unsupported_reason({"model_type": "gpt2"}) is None
     assert "tree" not in hub.capabilities({"layer_types": ["linear_attention", "full_attention"]})
     assert "encoder-decoder" in hub.unsupported_reason({"model_type": "t5", "is_encoder_decoder": True})

@@ -56,7 +56,7 @@ def test_verdicts_can_be_recomputed_from_the_records(seed, stop):
     assert retell(events, PROMPT) == state.tokens
 
 
-def test_the_target_law_in_the_records_is_the_targets_law():
+def test_the_target_distribution_in_the_records_is_the_targets_distribution():
     _, events, _ = run(1)
     tokens, drafted = list(PROMPT), None
     for event in events:

@@ -27,12 +27,12 @@ def test_several_may_add_to_one_name_and_a_reader_waits_for_all() -> None:
     assert in_dependency_order({"a": "P.mount = P.views;", "b": add % "b", "c": add % "c"}, "P") == ["b", "c", "a"]
 
 
-def test_a_circle_is_told_with_its_members() -> None:
+def test_a_circle_is_reported_with_its_members() -> None:
     with refuses(ScriptOrderError, "scripts.circle"):
         in_dependency_order({"a": "SV.a = SV.b;", "b": "SV.b = SV.a;", "c": "SV.c = 1;"}, "SV")
 
 
-def test_a_name_that_nobody_provides_is_told_with_its_reader() -> None:
+def test_a_name_that_nobody_provides_is_reported_with_its_reader() -> None:
     with refuses(ScriptOrderError, "scripts.lost", "a.js", "nowhere"):
         in_dependency_order({"a": "SV.a = SV.nowhere;"}, "SV")
 

@@ -63,7 +63,7 @@ def test_a_draft_that_is_the_target_is_always_accepted():
     assert acceptance.replay_rounds(rows, 4) == {"block_efficiency": 5.0, "acceptance_rate": 1.0, "by_position": [1.0] * 4}
 
 
-def test_at_temperature_one_the_share_accepted_is_the_overlap_of_the_laws():
+def test_at_temperature_one_the_share_accepted_is_the_overlap_of_the_distributions():
     target, draft = model(0, 0.6), model(3, 0.6)
     p, q = probs(target, [2, 1]), probs(draft, [2, 1])
     tokens = torch.multinomial(p, 1500, replacement=True, generator=torch.Generator().manual_seed(0))

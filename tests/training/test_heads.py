@@ -152,7 +152,7 @@ def test_states_and_places_are_the_targets_own(features):
     assert all(torch.equal(a, b) for a, b in ((again.ids, batch.ids), (again.states, batch.states), (again.top_logp, batch.top_logp)))
 
 
-def test_the_loss_of_a_head_is_its_divergence_from_the_law_it_should_speak(features):
+def test_the_loss_of_a_head_is_its_divergence_from_the_distribution_it_should_give(features):
     """By hand, in full: head k reads the state k + 1 places before the place whose law it learns."""
     torch.manual_seed(1)
     model = heads_medusa.build(features.target_info, features.hparams)

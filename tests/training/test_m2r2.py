@@ -35,7 +35,7 @@ def features(material, trained):  # noqa: F811
     return whole_numbers(m2r2.ExitLayerFeatures(work, work.hparams("m2r2"), layer=1), trained)
 
 
-def test_no_entropy_is_told_of_attention_that_is_not_looked_at(trained):
+def test_no_entropy_is_reported_of_attention_that_is_not_looked_at(trained):
     """Its queries read keys that are lent: nothing was measured, and 0 would say that it looks at one place."""
     told = [json.loads(line) for path in (trained / "m2r2").glob("*/measures.jsonl") for line in path.read_text().splitlines()]
     assert told and all("block_efficiency_greedy" in line and "attention_entropy" not in line for line in told)

@@ -139,7 +139,7 @@ def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together, 
         assert token == words.eos_token_id or len(made.top_ids) == hparams["new_tokens"]
 
 
-def test_reading_gives_the_law_along_the_given_answer(pair):
+def test_reading_gives_the_distribution_along_the_given_answer(pair):
     model, words = pair
     hparams = Job(size="tiny").hparams("generate")
     rows = [data.Row("chat", "s", "Hello", "Hi there"), data.Row("math", "s", "1 + 1", "2")]

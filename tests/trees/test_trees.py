@@ -67,7 +67,7 @@ def test_best_is_topk(rows):
     assert torch.equal(values, logits.topk(8).values) and torch.equal(tokens, logits.topk(8).indices)
 
 
-def test_draws_without_replacement_follow_the_sequential_law():
+def test_draws_without_replacement_follow_the_sequential_distribution():
     probs = torch.tensor([0.5, 0.3, 0.0, 0.2], dtype=torch.float64)
     got = probs_of(lambda rng: tuple(sample_without_replacement(probs, 3, SimpleNamespace(rng=rng))))
     want = {}
@@ -81,12 +81,12 @@ def test_draws_without_replacement_follow_the_sequential_law():
     assert probs.tolist() == [0.5, 0.3, 0.0, 0.2]  # the caller's distribution is not written to
 
 
-def test_draws_stop_where_the_law_ends():
+def test_draws_stop_where_the_distribution_ends():
     probs = torch.tensor([0.0, 0.7, 0.3])
     assert all(sorted(seq) == [1, 2] for seq in probs_of(lambda rng: tuple(sample_without_replacement(probs, 5, SimpleNamespace(rng=rng)))))
 
 
-def test_draw_one_is_the_sampling_law():
+def test_draw_one_is_the_sampling_distribution():
     logits = torch.randn(6, generator=torch.Generator().manual_seed(0)).double()
     for sampling in (Sampling(), Sampling(0.7, top_p=0.8)):
         want = sampling.probs(logits)
@@ -103,7 +103,7 @@ def hash_law(vocab):
 
 
 @pytest.mark.parametrize("drawn", [False, True])
-def test_growth_scores_only_nodes_with_children_and_keeps_honest_laws(drawn):
+def test_growth_scores_only_nodes_with_children_and_keeps_honest_distributions(drawn):
     probs, model = hash_law(6), Rows(hash_law(6), 6)
     state, shape = State([1, 4, 2], Sampling(1.0, seed=3)), sparse_tree(3, 3, 9)
     model.sync(state.tokens)

@@ -487,7 +487,7 @@ def test_choices_that_do_not_go_together_are_grey_and_say_why(page, backend):
 
 
 @pytest.mark.thorough
-def test_an_unlawful_pair_from_a_link_is_said_and_can_be_mended(visit, server):
+def test_an_incompatible_pair_from_a_link_is_said_and_can_be_mended(visit, server):
     page = visit(url=server.url + "#m=tree&k=" + quote(json.dumps({"tree": {"drawn": "pairs"}})))
     page.wait_for_selector("#knob-tree-judge [data-choice=token][aria-checked=true][aria-disabled=true]", state="attached")
     page.wait_for_function("document.querySelector('#knobs-tree').textContent.includes('Judge token goes with drawn best or apart')")
@@ -679,7 +679,7 @@ def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, shelf,
 
 
 @pytest.mark.thorough
-def test_a_measured_mark_is_of_the_chosen_model_and_of_the_dice(visit, shelf):
+def test_a_measured_mark_is_of_the_chosen_model_and_sampling(visit, shelf):
     page = visit(url=shelf.url)
     titles = {card.title: measured_speedups()["speedups"].get(card.key) for card in cards().values()}
     marks = lambda: dict(page.evaluate("[...document.querySelectorAll('.pg-chip small')].map((s) => [s.previousSibling.textContent, s.textContent])"))  # noqa: E731

@@ -156,7 +156,7 @@ def test_as_published_is_that_whatever_the_settings_hold_and_leaves_the_models_a
     backend.loaded.discard("|wide")
 
 
-def test_lanes_of_one_method_are_told_apart_by_the_knob_in_which_they_differ(page):
+def test_lanes_of_one_method_are_distinguished_by_the_knob_in_which_they_differ(page):
     """The second knob of the chain: one lane has its default, the other says it."""
     page.evaluate("""() => { SpecVizPage.pending = { methods: ['chain', { method: 'chain', knobs: { warm: false } }] }; SpecVizPage.send('input'); }""")
     page.wait_for_function("[...document.querySelectorAll('.pg-pick .pg-chip[aria-pressed=true]')].every((chip) => chip.dataset.key === 'chain')")

@@ -99,7 +99,7 @@ def test_the_script_stands_first_in_the_page_and_nowhere_else(server):
         assert answer(other, b"<head>") == (dict(other), b"<head>")
 
 
-def test_a_reader_that_paints_seldom_is_told_seldom_and_loses_nothing():
+def test_a_reader_that_paints_seldom_is_updated_seldom_and_loses_nothing():
     live = LiveRun(FakeBackend(), RunQueue(), ASK)
     least = BEAT * CORES
     for every, beat in [(None, least), (1, least), (300, 0.3), (10**9, LONGEST_BEAT), (-5, LONGEST_BEAT), ("x", LONGEST_BEAT), (0, least)]:

@@ -244,7 +244,7 @@ def _quota():
     yield
 
 
-def test_a_reader_that_falls_behind_is_told_less_often():
+def test_a_reader_that_falls_behind_is_updated_less_often():
     live = LiveRun(FakeBackend(), RunQueue(), ASK)
     live.frames.first = 100
     assert live.beat() == BEAT  # a program that never says what it has seen

@@ -90,7 +90,7 @@ def test_typical_acceptance_keeps_the_longest_path_and_of_equals_the_likeliest()
     assert judged((3,), (-1,)) == ((), [(0, "rejected")], "correction")
 
 
-def test_a_refusal_by_typical_acceptance_draws_from_the_targets_law():
+def test_a_refusal_by_typical_acceptance_draws_from_the_targets_distribution():
     """Only where it is asked to: the authors take the argmax, or draw from the tokens that would have passed."""
     probs = torch.tensor([0.7, 0.26, 0.04], dtype=torch.float64)
     chain, scores = DraftTree.chain([2]), Scores(probs.log().repeat(2, 1))

@@ -39,7 +39,7 @@ def drafted(drafter, draft, vocab, budget):
     (independent_children, TokenRejection(), 3, (2, 1)), (independent_children, KSeq(), 4, (3,)),
     (independent_children, KSeq(), 3, (2, 1)), (drawn_children, Traversal(), 3, (2, 1))])
 @pytest.mark.parametrize("seed", [0, pytest.param(5, marks=pytest.mark.thorough)])
-def test_the_output_law_is_the_targets(children, verifier, vocab, widths, seed):
+def test_the_output_distribution_is_the_targets(children, verifier, vocab, widths, seed):
     target, draft, depth = table(vocab, seed + 1), table(vocab, seed + 2), len(widths) + 1
     probs, _, _ = round_probs(shaped(draft, vocab, widths, children), verifier, target, depth)
     assert distance(probs, target_probs(target, vocab, depth)) < 1e-12
@@ -87,7 +87,7 @@ def test_spectr_twins_are_walked_together():
     assert [(t.node, t.verdict) for t in verdict.decisions] == [(1, "accepted"), (2, "rejected"), (3, "accepted")]
 
 
-def test_spectr_drafts_once_when_greedy_and_follows_its_laws():
+def test_spectr_drafts_once_when_greedy_and_follows_its_distributions():
     draft = table(4, 3)
     tree = drafted(DraftPaths, draft, 4, Budget(gamma=3, width=4))(State([0]))
     assert tree.parents == (-1, 0, 1)
@@ -165,7 +165,7 @@ def test_what_the_rules_cannot_judge_is_refused():
         KSeq().check(DraftTree((2,), (-1,), (0,), Q[None], ("without_replacement",)))
 
 
-def test_kseq_judges_draws_of_several_laws_one_after_the_other():
+def test_kseq_judges_draws_of_several_distributions_one_after_the_other():
     target, draft, other = table(4, 1), table(4, 2), table(4, 3)
 
     def propose(state):
@@ -195,7 +195,7 @@ def test_chosen_children_are_judged_by_token_rejection(verifier):
 
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 2, 3))])
-def test_stochastic_beams_keep_the_law_whatever_the_lottery_says(verifier, seed):
+def test_stochastic_beams_keep_the_distribution_whatever_the_lottery_says(verifier, seed):
     """The bulk uniforms are fixed by the seed; the distribution must be right for each."""
     target, draft = table(3, 1), table(3, 2)
     probs, _, _ = round_probs(drafted(StochasticBeam, draft, 3, Budget(gamma=2, width=2)), verifier, target, 3, seed)
@@ -248,7 +248,7 @@ def test_stochastic_beams_have_the_width_they_are_given():
     assert set(greedy.draw) == {-1}
 
 
-def test_next_gumbel_inverts_the_cut_off_law():
+def test_next_gumbel_inverts_the_cut_off_distribution():
     for location, below, u in ((0.3, 1.0, 0.2), (-4, 2, 0.9), (2, -3, 0.5), (-60, 5, 0.01)):
         g = truncated_gumbel(location, below, u)
         assert g <= below

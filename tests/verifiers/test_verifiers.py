@@ -54,7 +54,7 @@ def output_probs(verifier, target, draft, widths, how, depth):
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])
 @pytest.mark.parametrize("vocab,widths,how", [
     (6, (1, 1), IID), (3, (2, 1), IID), (3, (2, 2), WITHOUT_REPLACEMENT), (4, (3,), WITHOUT_REPLACEMENT), (4, (2, 2), CHOSEN)])
-def test_the_output_law_is_the_targets(verifier, vocab, widths, how):
+def test_the_output_distribution_is_the_targets(verifier, vocab, widths, how):
     target, draft, depth = table(vocab, 1), table(vocab, 2), len(widths) + 1
     got, _ = output_probs(verifier, target, draft, widths, how, depth)
     assert distance(got, target_probs(target, vocab, depth)) < 1e-12

@@ -144,7 +144,7 @@ def test_four_lanes_at_twenty_frames_a_second_lose_nothing(drive, settled) -> No
     drive(use)
 
 
-def test_a_gap_is_told_and_the_snapshot_mends_it(drive, settled) -> None:
+def test_a_gap_is_reported_and_the_snapshot_mends_it(drive, settled) -> None:
     values = sample.frames(sample.interleaved(RACE), size=30, window=2)
 
     def use(page):
@@ -291,7 +291,7 @@ def test_keyboard(drive, settled) -> None:
     drive(use)
 
 
-def test_a_token_leads_to_its_dice_card_and_back(drive, settled) -> None:
+def test_a_token_leads_to_its_sampling_card_and_back(drive, settled) -> None:
     first = next(r for r in WATCH if r["type"] == "judge" and r["verdict"] == "rejected")
 
     def use(page):
@@ -351,7 +351,7 @@ def test_reduced_motion_rests_on_a_finished_round(drive, settled) -> None:
     drive(use, reduced_motion="reduce")
 
 
-def test_states_are_told(drive, settled) -> None:
+def test_states_are_reported(drive, settled) -> None:
     def use(page):
         state = lambda s, t: (page.evaluate("(f) => board.push(JSON.stringify(f))", {"s": state.n, "e": [], "status": {"state": s, "text": t}}), setattr(state, "n", state.n + 1), settled(page), page.get_attribute(".sv", "data-state"), page.text_content(".notice"))[3:]  # noqa: E731
         state.n = 1

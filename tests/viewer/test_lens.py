@@ -90,7 +90,7 @@ def test_what_a_recording_is_about_stands_above_its_draft(drive, settled) -> Non
     drive(use)
 
 
-def test_a_round_that_told_nothing_shows_what_was_told_last(drive, settled) -> None:
+def test_a_round_that_reported_nothing_shows_what_was_reported_last(drive, settled) -> None:
     records = lensed(sample.race(("plain", "chain"), tokens=60), 1, {"length": LENSES["length"]}, every=4)
 
     def use(page):

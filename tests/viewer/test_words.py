@@ -161,7 +161,7 @@ def test_values_of_knobs_are_words_that_a_reader_knows(drive) -> None:
     drive(use)
 
 
-def test_where_a_throw_decides_nothing_dice_are_offered_and_run_the_same_lane(drive, settled) -> None:
+def test_where_a_draw_decides_nothing_sampling_is_offered_and_run_the_same_lane(drive, settled) -> None:
     hot = sample.race(("plain", "chain"))
     cold = [r | {"sampling": r["sampling"] | {"temperature": 0.0}} if r["type"] == "header" else r for r in hot]
 

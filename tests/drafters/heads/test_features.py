@@ -192,7 +192,7 @@ def test_eagle_draws_and_eagle2_chooses():
 
 
 @pytest.mark.parametrize("verifier, unbiased", [(TokenRejection, True), (wrong.BaseRow, False), (wrong.NoResidual, False)])
-def test_siblings_whose_law_is_not_updated_are_caught(verifier, unbiased):
+def test_siblings_whose_distribution_is_not_updated_are_caught(verifier, unbiased):
     """EAGLE's own tree, judged rightly and wrongly: the wrong rules write another law."""
     kit, sampling = toy(4, share=0.5, sharp=0.8), Sampling(1.0)
     parts = EAGLE.build(kit, nodes=3, depth=1)

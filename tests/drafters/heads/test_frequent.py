@@ -47,7 +47,7 @@ def test_the_cut_matrix_says_what_the_whole_one_says_of_its_tokens_and_nothing_o
     assert bool((cut(states)[:, others] == -torch.inf).all())
 
 
-def test_only_frequent_tokens_are_drafted_and_the_rest_of_the_text_is_told():
+def test_only_frequent_tokens_are_drafted_and_the_rest_of_the_text_is_reported():
     whole = toy(7, sharp=0.5)
     drafted, state, notes = run(whole, 3)
     spoken = set(most_frequent(whole.open_store("text").array.tokens, 7, 3).tolist())

@@ -133,7 +133,7 @@ def test_jacobi_guesses_are_the_targets_answers_to_its_last_guesses():
         guesses = answers[len(outcome.verdict.path) + 1:]
 
 
-def test_a_chain_stops_when_reported_and_keeps_the_token_it_looked_at():
+def test_a_chain_stops_when_asked_and_keeps_the_token_it_looked_at():
     seen = []
 
     def stop(step: Step):
