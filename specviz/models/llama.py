@@ -25,7 +25,7 @@ from .cuda_attention import disable_cudnn_attention
 from .exact_attention import ExactAttention
 from .linear import Layout, fastest_layout
 from .mx import QUANTISED
-from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens
+from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens, share_table
 from .rms_norm import Norm
 from .torchscript_llama import compile_blocks, compiled_writer
 from .weights import ModelError, Weights, read_ahead, read_json
@@ -205,6 +205,7 @@ class Llama:
         d = self.hidden
         self.embedding = (projected_embedding(weights, self.config, self.folder, self.device, self.dtype)
                           if "embedding_from" in self.config else weights.get("model.embed_tokens.weight", self.vocab, d))
+        share_table(self.folder, self.embedding)
         draft_vocab = self.config.get("draft_vocab_size", self.vocab)  # of a draft model with a reduced vocabulary
         head = output_matrix(self.config, weights, self.embedding, draft_vocab)
         self.norm_final = self._norm(weights.get("model.norm.weight", d))

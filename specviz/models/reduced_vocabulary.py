@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from .split import HEADS, fetched_copy, has_weights
 from .weights import ModelError, Weights, read_json
 
+_tables: WeakValueDictionary[Any, Tensor] = WeakValueDictionary()  # embedding tables of the models in memory
 OUTSIDE = -1e4  # logit of a token that is never drafted: its probability is exactly 0 in float32, and 0 * log p stays finite
 
 
@@ -78,6 +80,17 @@ def read_tokens(weights: Weights, count: int, vocab: int, name: str) -> Tensor:
     return tokens
 
 
+def share_table(folder: Path, table: Tensor) -> None:
+    """Let draft models use the embedding table [vocab, wide] of a loaded model for as long as that model holds it."""
+    _tables[_table_key(folder, table.device, table.dtype)] = table
+
+
+def _table_key(folder: Path, device: torch.device, dtype: torch.dtype) -> Any:
+    """Return what tells a table from others: folder, device, data type, and sizes and times of the files, which may be replaced."""
+    files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.iterdir()) if path.is_file()]
+    return folder.resolve(), device, dtype, tuple(files)
+
+
 def projected_embedding(weights: Weights, config: dict[str, Any], folder: Path, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return the embedding table [vocab, hidden]: the table of the model ``embedding_from`` multiplied by
     ``model.embed_projection.weight`` [hidden, wide]. Raises ModelError."""
@@ -87,7 +100,8 @@ def projected_embedding(weights: Weights, config: dict[str, Any], folder: Path, 
 
 def projected_table(config: dict[str, Any], folder: Path, device: torch.device, dtype: torch.dtype, target: Path | None = None) -> Tensor:
     """Return the embedding table [vocab, wide] of the model ``embedding_from``: of the folder ``target`` if that is known, else of
-    a folder next to ``folder`` or the one whose ``heads`` contain it. Raises ModelError."""
+    a folder next to ``folder`` or the one whose ``heads`` contain it. A table in memory (``share_table``) is not read again. Raises
+    ModelError."""
     source = config["embedding_from"]
     if not isinstance(source, str) or not source or Path(source).name != source or source.startswith("."):
         raise ModelError(f"embedding_from in config.json of {folder.name} is not the name of a folder next to it",
@@ -98,5 +112,9 @@ def projected_table(config: dict[str, Any], folder: Path, device: torch.device, 
     if type(wide) is not int or wide < 1:
         raise ModelError(f"config.json of {source} gives no hidden_size", "reduced.hidden_size")
     copy = None if has_weights(whole) else fetched_copy(whole)  # the weights of an installed package's model lie in the cache
-    weights = Weights(copy if copy is not None and copy.is_dir() else whole, device, dtype)
+    whole = copy if copy is not None and copy.is_dir() else whole
+    shared = _tables.get(_table_key(whole, device, dtype)) if whole.is_dir() else None
+    if shared is not None and shared.shape == (config["vocab_size"], wide):
+        return shared
+    weights = Weights(whole, device, dtype)
     return weights.get("model.embed_tokens.weight", config["vocab_size"], wide)

@@ -105,6 +105,13 @@ def quantise_matrices(folder: Path) -> None:
     write_json(folder / "config.json", config | {"quantization_config": mx.QUANTISED})
 
 
+def as_stored(model: Any) -> Any:
+    """Return a copy of a model with the values that ``export`` would store: large matrices rounded to MXINT8, all else to bfloat16."""
+    rounded = copy.deepcopy(model).to("cpu", torch.bfloat16)
+    rounded.load_state_dict(mx.from_file_tensors(mx.to_file_tensors(rounded.state_dict())))
+    return rounded.to(next(model.parameters()).device)
+
+
 def export(job: Job, name: str, model, tokenizer, kind: str = "") -> Path:
     """Write a finished model (matrices in MXINT8, all else in bfloat16) with its tokenizer to ``<work>/models``, and with ``--ship``
     to ``assets/models``; return the folder. kind: recorded in config.json, so that methods find the model by it."""

@@ -7,7 +7,6 @@ some rows still repeat a span. Only answers have a loss, except in the first sta
 loss by task, and the loss on the second occurrence of random spans.
 """
 
-import copy
 import random
 import shutil
 from pathlib import Path
@@ -19,7 +18,7 @@ from ..models.pretrained import open_network
 from . import corpus, data, losses
 from . import tokenizer as tokenizer_recipe
 from .draft import hidden_states_at
-from .files import export, write_text
+from .files import as_stored, export, write_text
 from .grow import grow_model
 from .job import TARGET, Job, TrainingError
 from .other_mixers import MIXERS, Teacher, card
@@ -72,7 +71,7 @@ def require_improvement(path: Path, model, tokenizer, heldout: list[data.Row], h
     compared per byte, because vocabularies may differ."""
     old = open_network(path, torch.float32).to(next(model.parameters()).device).eval()
     before = loss_by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, hparams, by_bytes=True)
-    new = copy.deepcopy(model).bfloat16().float().eval()  # as it would be shipped
+    new = as_stored(model).float().eval()
     after = loss_by_task(new, tokenizer, heldout, hparams, by_bytes=True)
     worse = [f"{task} ({after[task]:.3f} against {before[task]:.3f})" for task in before if after[task] >= before[task]]
     if worse:

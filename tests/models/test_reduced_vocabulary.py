@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from specviz.core import DraftTree
 from specviz.models import split
 from specviz.models.checkpoint_sizes import check_weights
-from specviz.models.reduced_vocabulary import OUTSIDE
+from specviz.models.reduced_vocabulary import OUTSIDE, projected_table
 from specviz.models.weights import ModelError, Weights
 from specviz.targets.fast import FastModel
 
@@ -138,3 +138,14 @@ def test_a_draft_whose_file_is_smaller_than_a_whole_table_is_read(folders, tmp_p
     for change in ({"draft_vocab_size": stored}, {"intermediate_size": stored}):
         with pytest.raises(ModelError, match=next(iter(change))):
             check_weights(config | change, bounds, "draft", 4, torch.device("cpu"))
+
+
+def test_a_table_in_memory_is_not_read_again_unless_the_files_changed(folders, tmp_path):
+    shutil.copytree(folders, tmp_path / "all")
+    draft, target = tmp_path / "all" / "draft", tmp_path / "all" / "target"
+    asked = (json.loads((draft / "config.json").read_text()), draft, torch.device("cpu"), torch.float32)
+    model = FastModel(target)
+    assert projected_table(*asked) is model.embedding
+    weights = load_file(target / "model.safetensors")
+    save_file(weights | {"model.embed_tokens.weight": weights["model.embed_tokens.weight"] + 1}, target / "model.safetensors")
+    assert torch.equal(projected_table(*asked), weights["model.embed_tokens.weight"] + 1)

@@ -6,6 +6,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from specviz.models import mx
 from specviz.models.pretrained import open_network
 from specviz.training import files
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError
@@ -59,3 +60,13 @@ def test_export_is_loadable_and_survives_a_full_disk(tmp_path, monkeypatch):
     again = open_network(job.shipped / "M", torch.bfloat16)
     assert torch.equal(again.lm_head.weight, back.lm_head.weight)
     assert {p.name for p in job.shipped.iterdir()} == {"M"}
+
+
+def test_weights_are_judged_as_they_are_stored(tmp_path, monkeypatch):
+    monkeypatch.setattr(mx, "WORTH", 100)
+    net = model(0)
+    place = files.export(Job(work=tmp_path), "M", net, AutoTokenizer.from_pretrained(SHIPPED / TARGET))
+    stored, read = files.as_stored(net).state_dict(), open_network(place, torch.bfloat16).state_dict()
+    assert all(torch.equal(stored[name], tensor) for name, tensor in read.items())
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert not torch.equal(stored[name], net.state_dict()[name].bfloat16())
