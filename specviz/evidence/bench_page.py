@@ -45,6 +45,7 @@ nodes of a tree or the draft length; where they are not equal, the row compares 
     "excluded": "Excluded, because settings, versions or machine differ: {runs}.",
     "excluded.runs": "{count} runs of {target} with {draft} on {machine}, {threads} threads, {tokens} tokens",
     "progress": "{when}: {methods} methods on {prompts} prompts of {tasks} tasks; runs per prompt: {repeats}. {progress}.",
+    "sessions": " They ran in {count} sessions, each with plain decoding in every turn; {methods} were measured apart from the others.",
     "noise": "Two runs of plain decoding on the same prompt, measured shortly after one another, differ by {apart:.1%} (median of "
              "{count}). Smaller differences between methods are noise.",
     "same": "Of {runs} greedy runs of exact methods, {same} equal plain decoding token for token.",
@@ -354,9 +355,14 @@ def progress_sentence(temperature: float, sessions: list[BenchSession]) -> str:
         return f"{temperature_name(temperature).capitalize()}: {ABSENT}."
     asked = combined_request(sessions)
     tasks = {task for _, task in asked.prompts}
-    return escape_markdown(TEXTS["progress"].format(
+    text = TEXTS["progress"].format(
         when=temperature_name(temperature).capitalize(), prompts=len(asked.prompts), tasks=len(tasks), repeats=asked.repeats,
-        methods=len(asked.methods), progress=progress_of(sessions, asked)))
+        methods=len(asked.methods), progress=progress_of(sessions, asked))
+    together = [{run.method for run_group in one.run_groups for run in run_group.runs} for one in sessions]
+    apart = set().union(*together) - max(together, key=len, default=set())
+    if apart:
+        text += TEXTS["sessions"].format(count=len(sessions), methods=", ".join(method for method in asked.methods if method in apart))
+    return escape_markdown(text)
 
 
 def plain_differences(sessions: list[BenchSession]) -> list[float]:

@@ -114,7 +114,8 @@ def projected_table(config: dict[str, Any], folder: Path, device: torch.device, 
     copy = None if has_weights(whole) else fetched_copy(whole)  # the weights of an installed package's model lie in the cache
     whole = copy if copy is not None and copy.is_dir() else whole
     shared = _tables.get(_table_key(whole, device, dtype)) if whole.is_dir() else None
-    if shared is not None and shared.shape == (config["vocab_size"], wide):
+    # a model loads in inference mode, and training cannot keep such a tensor for its gradients
+    if shared is not None and shared.shape == (config["vocab_size"], wide) and shared.is_inference() == torch.is_inference_mode_enabled():
         return shared
     weights = Weights(whole, device, dtype)
     return weights.get("model.embed_tokens.weight", config["vocab_size"], wide)

@@ -71,7 +71,7 @@ def sampling_methods():
 
 @pytest.mark.parametrize("key", sampling_methods())
 def test_a_broken_distribution_ends_every_method_with_a_sentence(key, monkeypatch):
-    """A law that is none in the fourth call: no method may write on from it."""
+    """The fourth call gives no distribution: no method may write on from it."""
     calls, whole = iter(range(10**6)), Sampling.probs
 
     def broken(self, logits):

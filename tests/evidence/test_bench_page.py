@@ -80,6 +80,16 @@ def test_the_figures_are_medians_and_quartiles_of_the_pairs(tmp_path):
                        f"| Speculative decoding | 2 | {ABSENT} | {ABSENT} |"]
 
 
+def test_methods_of_a_session_of_their_own_are_named(tmp_path):
+    first, second, again = (bench_session(0.0, speeds, f"2026-01-0{day}T00:00:00+00:00") for day, speeds in
+                            ((2, GREEDY), (3, {"swift": {"edit": [0.5]}}), (4, {"copyspec": GREEDY["copyspec"]})))
+    apart = escape_markdown(TEXTS["sessions"].format(count=2, methods="swift"))
+    assert apart in page(ledger(tmp_path / "a.jsonl", first, second))
+    whole = [bench_session(0.0, GREEDY)]
+    for of in (whole, [*whole, again]):  # one that goes on with the same methods is nothing to mention
+        assert said("sessions") not in page(ledger(tmp_path / f"{len(of)}.jsonl", *of))
+
+
 def test_each_method_stands_beside_the_oracle_where_that_was_measured(tmp_path):
     bounded = {**GREEDY, "oracle": {"story": [4.0] * 4, "edit": [5.0] * 4}}
     reported = page(ledger(tmp_path / "f.jsonl", bench_session(0.0, bounded), bench_session(1.0, SAMPLED, "2026-01-03T00:00:00+00:00")))

@@ -2,7 +2,7 @@
 are tested. ``python -m tests.exactness.statistical_tests`` prints the table; test_evidence.py asserts that no cell of it is empty.
 
 The wrong variants are made of the method's own parts: each is one class put in front of the drafter's or the verifier's, so that
-the loop, the policy and everything else stay the method's, and the check is the one that test_law makes.
+the loop, the policy and everything else stay the method's, and the check is the one that test_distribution makes.
 """
 from __future__ import annotations
 

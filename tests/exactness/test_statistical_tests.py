@@ -28,7 +28,7 @@ def test_greedy_equality_and_the_distribution_are_tested(method):
 @pytest.mark.parametrize("method, wrong", [
     later(pytest.param(m, w, id=f"{m.key}: {w}"), m.key in sample()) for m in EXACT for w in wrongs(m)])
 def test_the_distribution_catches_a_method_with_one_wrong_part(method, wrong):
-    """The same check passes the method as it is: test_law asserts that, and the first of it here."""
+    """The same check passes the method as it is: test_distribution asserts that, and the first of it here."""
     assert caught(method, wrong) > LEAST
     if wrong == "wrong temperature":
         assert off(method, None, 0, 2) < 1e-12

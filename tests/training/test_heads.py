@@ -153,7 +153,7 @@ def test_states_and_places_are_the_targets_own(features):
 
 
 def test_the_loss_of_a_head_is_its_divergence_from_the_distribution_it_should_give(features):
-    """By hand, in full: head k reads the state k + 1 places before the place whose law it learns."""
+    """By hand, in full: head k reads the state k + 1 places before the place whose distribution it learns."""
     torch.manual_seed(1)
     model = heads_medusa.build(features.target_info, features.hparams)
     for weight in model.parameters():

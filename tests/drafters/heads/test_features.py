@@ -168,7 +168,7 @@ def test_a_node_is_grown_from_its_own_guess():
 
 
 def test_eagle_draws_and_eagle2_chooses():
-    """EAGLE's children say they were drawn without replacement and carry the head's law; EAGLE-2's are the head's best."""
+    """EAGLE's children say they were drawn without replacement and carry the head's distribution; EAGLE-2's are the head's best."""
     sampling, trees = Sampling(0.8, seed=3), {}
     for method in (EAGLE, EAGLE2):
         kit = toy(12, sharp=1.0)
@@ -193,7 +193,7 @@ def test_eagle_draws_and_eagle2_chooses():
 
 @pytest.mark.parametrize("verifier, unbiased", [(TokenRejection, True), (wrong.BaseRow, False), (wrong.NoResidual, False)])
 def test_siblings_whose_distribution_is_not_updated_are_caught(verifier, unbiased):
-    """EAGLE's own tree, judged rightly and wrongly: the wrong rules write another law."""
+    """EAGLE's own tree, judged rightly and wrongly: the wrong rules write another distribution."""
     kit, sampling = toy(4, share=0.5, sharp=0.8), Sampling(1.0)
     parts = EAGLE.build(kit, nodes=3, depth=1)
     assert type(parts.verifier) is TokenRejection

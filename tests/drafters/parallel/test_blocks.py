@@ -69,7 +69,7 @@ class StandsStill(TokenRejection):
 
 
 def test_jacobis_own_rule_is_greedy_only():
-    """Which is why the product tests each guess instead: that follows the distribution (test_law), this does not."""
+    """Which is why the product tests each guess instead: that follows the distribution (test_distribution), this does not."""
     one = kit(3, sharp=0.7)
 
     def once(rng):
