@@ -20,6 +20,7 @@ run: $(VENV)/run.done ## install the requirements and open the page on http://12
 
 check: $(VENV)/dev.done ## style, import directions, types, house rules, JavaScript (tier 1: two minutes)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports --no-cache
 	@if $(BIN)/python -m pyright --version >/dev/null 2>&1; then $(BIN)/python -m pyright --level error; \
 		else echo "pyright does not run here (it needs node): types are not checked; the workflow checks them"; fi

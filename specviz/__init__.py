@@ -4,6 +4,7 @@
 
 Names are imported when first used, so that ``import specviz`` costs nothing.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,23 +13,38 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
-# The folder of models.yaml and assets/: the checkout, or specviz/data where the package is installed (setup.py).
+# The folder of models.yaml and assets/: the checkout, or specviz/data where the package is installed
+# (setup.py).
 ROOT = _HERE / "data" if (_HERE / "data" / "models.yaml").is_file() else _HERE.parent
 ASSETS = ROOT / "assets"
 VERSION = "0.1.0"
 
 
 def lazy_names(package: str, where: dict[str, str]) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` that imports names on first use. ``where``: name -> module of the package that holds it."""
+    """Return a package's ``__getattr__`` that imports names on first use. ``where``: name -> module of the
+    package that holds it."""
+
     def find(name: str) -> Any:
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f".{where[name]}", package), name)
+
     return find
 
 
-_WHERE = {"catalogue": "methods", "load": "zoo", "Session": "run", "race": "run", "Sampling": "core", "Trace": "trace.files",
-          "TraceError": "trace.schema", "SessionError": "run", "ZooError": "zoo", "watch": "notebook", "compare": "notebook"}
+_WHERE = {
+    "catalogue": "methods",
+    "load": "zoo",
+    "Session": "run",
+    "race": "run",
+    "Sampling": "core",
+    "Trace": "trace.files",
+    "TraceError": "trace.schema",
+    "SessionError": "run",
+    "ZooError": "zoo",
+    "watch": "notebook",
+    "compare": "notebook",
+}
 
 __all__ = list(_WHERE)
 __getattr__ = lazy_names(__name__, _WHERE)

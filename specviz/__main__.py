@@ -1,4 +1,5 @@
 """python -m specviz"""
+
 import sys
 
 from .cli.commands import main

@@ -1,4 +1,5 @@
 """What every test may count on: one thread, no network, no colours, no progress bars."""
+
 import os
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -16,15 +17,20 @@ torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(config, items):
-    """Tests that need what this machine lacks are skipped, and say what it is; the thorough ones are left to ``make thorough``."""
+    """Tests that need what this machine lacks are skipped, and say what it is; the thorough ones are left
+    to ``make thorough``."""
     if not os.environ.get("SPECVIZ_TEST_THOROUGH") and config.option.markexpr == "":
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("thorough")])
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     missing = {
         "gpu": None if torch.cuda.is_available() else "needs an accelerator",
-        "engines": None if os.environ.get("SPECVIZ_TEST_ENGINES") else "needs llama.cpp's server; make test-engines",
+        "engines": None
+        if os.environ.get("SPECVIZ_TEST_ENGINES")
+        else "needs llama.cpp's server; make test-engines",
         "hub": None if os.environ.get("SPECVIZ_TEST_HUB") else "needs the network; set SPECVIZ_TEST_HUB=1",
-        "thorough": None if os.environ.get("SPECVIZ_TEST_THOROUGH") else "every method and setting, and the long ones; set SPECVIZ_TEST_THOROUGH=1",
+        "thorough": None
+        if os.environ.get("SPECVIZ_TEST_THOROUGH")
+        else "every method and setting, and the long ones; set SPECVIZ_TEST_THOROUGH=1",
         "soak": None if os.environ.get("SPECVIZ_TEST_SOAK") else "runs for minutes; set SPECVIZ_TEST_SOAK=1",
     }
     items[:] = spread(items)
@@ -37,12 +43,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 def spread(items: list) -> list:
-    """The same tests, with modules that wait for a browser spread evenly among those that compute: workers beside each other then seldom
-    wait at the same time."""
+    """The same tests, with modules that wait for a browser spread evenly among those that compute: workers
+    beside each other then seldom wait at the same time."""
     modules: dict[str, list] = {}
     for item in items:
         modules.setdefault(item.location[0], []).append(item)
-    waiting = {name for name, tests in modules.items() if any("browser" in test.fixturenames for test in tests)}
+    waiting = {
+        name for name, tests in modules.items() if any("browser" in test.fixturenames for test in tests)
+    }
     placed = []
     for kind in (waiting, modules.keys() - waiting):
         chosen = [tests for name, tests in modules.items() if name in kind]

@@ -1,4 +1,5 @@
 """Which message of a table a sentence is, so that tests name identifiers and no wording."""
+
 from __future__ import annotations
 
 import json
@@ -16,17 +17,27 @@ VAGUE = ("registry", "variable", "run.engine", "usage")  # messages that are ano
 
 def codes(words: str, texts: dict[str, str]) -> set[str]:
     """Return the identifiers of the messages that these words may be."""
-    plain = {code: text.replace("{{", "\0").replace("}}", "\1") for code, text in texts.items() if text and code not in VAGUE}
-    patterns = {code: re.sub(r"\\\{.*?\\\}", ".*", re.escape(text)).replace("\0", r"\{").replace("\1", r"\}") for code, text in plain.items()}
+    plain = {
+        code: text.replace("{{", "\0").replace("}}", "\1")
+        for code, text in texts.items()
+        if text and code not in VAGUE
+    }
+    patterns = {
+        code: re.sub(r"\\\{.*?\\\}", ".*", re.escape(text)).replace("\0", r"\{").replace("\1", r"\}")
+        for code, text in plain.items()
+    }
     return {code for code, pattern in patterns.items() if re.fullmatch(pattern, words, re.S)}
 
 
 @contextmanager
 def refuses(kind: type[BaseException], code: str, *parts: object):
-    """Expect an error of a kind with the identifier ``code``, whose sentence holds ``parts``: names, keys and numbers."""
+    """Expect an error of a kind with the identifier ``code``, whose sentence holds ``parts``: names, keys
+    and numbers."""
     with pytest.raises(kind) as caught:
         yield caught
-    assert getattr(caught.value, "code", None) == code, f"{getattr(caught.value, 'code', None)}: {caught.value}"
+    assert getattr(caught.value, "code", None) == code, (
+        f"{getattr(caught.value, 'code', None)}: {caught.value}"
+    )
     assert not [part for part in parts if str(part) not in str(caught.value)], str(caught.value)
 
 
@@ -41,7 +52,8 @@ def _engine() -> list[tuple[str, re.Pattern[str]]]:
 
 
 def command_codes(words: str) -> set[str]:
-    """Return the identifiers of the messages of the command line, or the engine's errors, that a line on stderr may be."""
+    """Return the identifiers of the messages of the command line, or the engine's errors, that a line on
+    stderr may be."""
     from specviz.cli.messages import TEXTS
 
     return codes(words.removeprefix("specviz: ").strip(), TEXTS) | engine_codes(words)
@@ -55,7 +67,10 @@ def engine_codes(words: str) -> set[str]:
 @cache
 def viewer_texts() -> dict[str, str]:
     """Return the table of assets/viewer/messages.js: identifier -> text."""
-    script, text = (ROOT / "assets" / "viewer" / "messages.js").read_text(encoding="utf-8"), r'"(?:[^"\\]|\\.)*"'
+    script, text = (
+        (ROOT / "assets" / "viewer" / "messages.js").read_text(encoding="utf-8"),
+        r'"(?:[^"\\]|\\.)*"',
+    )
     found = re.finditer(rf'^    "?([\w.]+)"?:\s*({text}(?:\s*\+\s*{text})*),$', script, re.M)
     return {entry[1]: "".join(json.loads(part) for part in re.findall(text, entry[2])) for entry in found}
 
@@ -79,5 +94,6 @@ class _Missing:
 
 
 def begins(texts: dict[str, str], code: str, **values: object) -> str:
-    """Return the message of a table up to its first value that is not given; all of it where none is missing."""
+    """Return the message of a table up to its first value that is not given; all of it where none is
+    missing."""
     return texts[code].format_map(_Given(values)).partition("\0")[0]

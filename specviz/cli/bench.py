@@ -1,4 +1,6 @@
-"""``specviz bench``: measure methods against plain decoding, in one run or over several sessions, and print the table."""
+"""``specviz bench``: measure methods against plain decoding, in one run or over several sessions, and print
+the table."""
+
 from __future__ import annotations
 
 import argparse
@@ -17,29 +19,59 @@ if TYPE_CHECKING:
 
 def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     """Add the command to the parser. options(parser): adds the options of models and sampling."""
-    sub = command("bench", bench, "Measure the speed of methods relative to plain decoding, interleaved in one run.")
+    sub = command(
+        "bench", bench, "Measure the speed of methods relative to plain decoding, interleaved in one run."
+    )
     sub.add_argument("--methods", default="all", metavar="A,B", help="keys of methods, or all")
-    sub.add_argument("--suite", action="append", metavar="FILE", help="file of prompts (.jsonl, .jsonl.gz, .yaml): rows "
-                     "of {task, prompt}, or of {category, turns}, of which the last turn is measured; may be repeated; `ours`, the "
-                     "default: the suite of this project")
+    sub.add_argument(
+        "--suite",
+        action="append",
+        metavar="FILE",
+        help="file of prompts (.jsonl, .jsonl.gz, .yaml): rows "
+        "of {task, prompt}, or of {category, turns}, of which the last turn is measured; may be repeated; `ours`, the "
+        "default: the suite of this project",
+    )
     sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
     sub.add_argument("--prompts", default=None, metavar="N", help="at most N prompts per task")
     sub.add_argument("--repeats", default=3, metavar="R", help="number of runs of each prompt (3)")
-    sub.add_argument("--reference", action="store_true",
-                     help="also measure transformers' generate, assisted generation and prompt lookup, llama.cpp in 16 and 8 "
-                     "bits and on the target's own GGUF file, and, without --into, passes over 1 to 33 tokens in each engine")
-    sub.add_argument("--into", metavar="FILE", help="measure in several sessions: append the runs to this file, and continue "
-                     "where it ends; use a new file if weights have changed under the same name")
+    sub.add_argument(
+        "--reference",
+        action="store_true",
+        help="also measure transformers' generate, assisted generation and prompt lookup, llama.cpp in 16 and 8 "
+        "bits and on the target's own GGUF file, and, without --into, passes over 1 to 33 tokens in each engine",
+    )
+    sub.add_argument(
+        "--into",
+        metavar="FILE",
+        help="measure in several sessions: append the runs to this file, and continue "
+        "where it ends; use a new file if weights have changed under the same name",
+    )
     sub.add_argument("--minutes", metavar="N", help="with --into: end the session after N minutes")
-    sub.add_argument("--table", metavar="FILE", help="measure nothing; print the table of a file written by --into, in Markdown "
-                     "(docs/bench.md); --target and --draft select models if it has several")
-    sub.add_argument("--csv", metavar="FILE", help="also write the rows to this file; with --table or --into one row for each run")
+    sub.add_argument(
+        "--table",
+        metavar="FILE",
+        help="measure nothing; print the table of a file written by --into, in Markdown "
+        "(docs/bench.md); --target and --draft select models if it has several",
+    )
+    sub.add_argument(
+        "--csv",
+        metavar="FILE",
+        help="also write the rows to this file; with --table or --into one row for each run",
+    )
     sub.add_argument("--parquet", metavar="FILE", help="as --csv, in Parquet format")
-    sub.add_argument("--write", action="store_true", help="with --table: write docs/bench.md, and assets/bench.json, whose speeds the "
-                     "page shows; with --response-format: the table of docs/requests.md")
-    sub.add_argument("--response-format", metavar="JSON", help="test structured output instead: how many answers are valid and equal to "
-                     "plain constrained decoding, and the speed compared with unconstrained decoding (docs/requests.md); `default`: a "
-                     "built-in schema")
+    sub.add_argument(
+        "--write",
+        action="store_true",
+        help="with --table: write docs/bench.md, and assets/bench.json, whose speeds the "
+        "page shows; with --response-format: the table of docs/requests.md",
+    )
+    sub.add_argument(
+        "--response-format",
+        metavar="JSON",
+        help="test structured output instead: how many answers are valid and equal to "
+        "plain constrained decoding, and the speed compared with unconstrained decoding (docs/requests.md); `default`: a "
+        "built-in schema",
+    )
     options(sub)
 
 
@@ -59,8 +91,14 @@ def bench(args: argparse.Namespace) -> int:
 
     sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
     asked: dict[str, Any] = {
-        "tasks": split_list(args.tasks, "--tasks"), "prompts": args.prompts, "repeats": args.repeats, "max_new_tokens": args.max_new_tokens,
-        "sampling": sampling, "reference": args.reference, "deterministic": args.deterministic}
+        "tasks": split_list(args.tasks, "--tasks"),
+        "prompts": args.prompts,
+        "repeats": args.repeats,
+        "max_new_tokens": args.max_new_tokens,
+        "sampling": sampling,
+        "reference": args.reference,
+        "deterministic": args.deterministic,
+    }
     return _sitting(args, asked) if args.into else _at_once(args, asked)
 
 
@@ -80,7 +118,12 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
         print(json.dumps(report["environment"], ensure_ascii=False))
         print(table(report["rows"], COLUMNS))
         if "passes" in report:
-            print("", "Passes, ms, and the bound that memory bandwidth sets:", table(report["passes"], PASS_COLUMNS), sep="\n")
+            print(
+                "",
+                "Passes, ms, and the bound that memory bandwidth sets:",
+                table(report["passes"], PASS_COLUMNS),
+                sep="\n",
+            )
     return INTERRUPTED if report["environment"]["interrupted"] else 0
 
 
@@ -97,9 +140,13 @@ def _structured(args: argparse.Namespace) -> int:
         raise UsageError("bench.response_format") from None
     rows = []
     chosen = None if args.methods == "all" else method_keys(args.methods)
-    prompts = PROMPTS[:read_integer("prompts", len(PROMPTS) if args.prompts is None else args.prompts, 1, len(PROMPTS))]
+    prompts = PROMPTS[
+        : read_integer("prompts", len(PROMPTS) if args.prompts is None else args.prompts, 1, len(PROMPTS))
+    ]
     loaded = _loaded(args)
-    for row in structured_bench(loaded, chosen, given, prompts, report=lambda words: print(words, file=sys.stderr)):
+    for row in structured_bench(
+        loaded, chosen, given, prompts, report=lambda words: print(words, file=sys.stderr)
+    ):
         rows.append(row.record())
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     _print(rows) if args.json else print(table(rows, COLUMNS))
@@ -116,7 +163,9 @@ def _sitting(args: argparse.Namespace, asked: dict[str, Any]) -> int:
     ledger = Ledger(args.into)  # a malformed file is reported before anything is loaded
     loaded = _loaded(args)
     with interrupted_by_signals():
-        report = run_session(loaded, method_keys(args.methods), ledger, args.suite, minutes=args.minutes, **asked)
+        report = run_session(
+            loaded, method_keys(args.methods), ledger, args.suite, minutes=args.minutes, **asked
+        )
     _write_runs(args.into, args)
     if args.json:
         _print(report)
@@ -153,7 +202,10 @@ def _write(ledger: Any, shown: str, args: argparse.Namespace) -> None:
     from ..evidence.bench_figures import FIGURES, figures_json, speedup_figures
     from ..trace.file_writer import write_file
 
-    for place, data in ((ROOT / "docs" / "bench.md", shown), (FIGURES, figures_json(speedup_figures(ledger, args.target, args.draft)))):
+    for place, data in (
+        (ROOT / "docs" / "bench.md", shown),
+        (FIGURES, figures_json(speedup_figures(ledger, args.target, args.draft))),
+    ):
         write_file(place, data, read=args.table)
         print(place)
 

@@ -1,5 +1,6 @@
-"""``specviz chat``: a conversation in the terminal. Tokens are coloured by verdict as they arrive. A line shows the method, its
-speed and the tokens per target pass: on a terminal also while the answer grows."""
+"""``specviz chat``: a conversation in the terminal. Tokens are coloured by verdict as they arrive. A line
+shows the method, its speed and the tokens per target pass: on a terminal also while the answer grows."""
+
 from __future__ import annotations
 
 import argparse
@@ -30,7 +31,13 @@ def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     """Add the command to the parser. options(parser): adds the options of models and sampling."""
     sub = command("chat", chat, "A conversation in the terminal, with coloured tokens and /method to switch.")
     sub.add_argument("--method", default="speculative", metavar="KEY", help="key of a method (speculative)")
-    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="setting of the method; may be repeated")
+    sub.add_argument(
+        "--knob",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="setting of the method; may be repeated",
+    )
     sub.add_argument("--system", metavar="TEXT", help="system message before the conversation")
     request_options.add(sub)
     options(sub)
@@ -54,7 +61,10 @@ def chat(args: argparse.Namespace) -> int:
                     break
             elif line.strip():
                 talk.answer(line)
-        except (ValueError, RuntimeError) as error:  # SessionError, UsageError, RunFailed: a sentence, and the conversation goes on
+        except (
+            ValueError,
+            RuntimeError,
+        ) as error:  # SessionError, UsageError, RunFailed: a sentence, and the conversation goes on
             print(f"specviz: {error}", file=sys.stderr)
     return 0
 
@@ -118,7 +128,14 @@ class Conversation:
         if name == "method" and value:
             self.method, self.knobs = find_method(value), {}
         elif name == "method":
-            print(", ".join(key for key, method in catalogue().items() if self.loaded.unsupported_reason(method) is None), file=sys.stderr)
+            print(
+                ", ".join(
+                    key
+                    for key, method in catalogue().items()
+                    if self.loaded.unsupported_reason(method) is None
+                ),
+                file=sys.stderr,
+            )
         elif name == "knob":
             self._set_knob(value)
         elif name == "temperature":
@@ -141,10 +158,25 @@ class Conversation:
         asked = [*self.messages, {"role": "user", "content": line}]
         cancel, result = threading.Event(), Result()
         self._machine = self._machine or Machine(self.loaded)
-        live = None if self.args.json or not use_colour(sys.stdout) else LiveAnswer(sys.stdout, lambda: self._figures(result))
-        writer = None if self.args.json else TokenPrinter(
-            live or sys.stdout, self.loaded.token_bytes, self.request.stop, self.request.min_tokens, self.loaded.codec.decoder())
-        session = Session(self.loaded, self.method, self.knobs, deterministic=self.args.deterministic, request=self.request)
+        live = (
+            None
+            if self.args.json or not use_colour(sys.stdout)
+            else LiveAnswer(sys.stdout, lambda: self._figures(result))
+        )
+        writer = (
+            None
+            if self.args.json
+            else TokenPrinter(
+                live or sys.stdout,
+                self.loaded.token_bytes,
+                self.request.stop,
+                self.request.min_tokens,
+                self.loaded.codec.decoder(),
+            )
+        )
+        session = Session(
+            self.loaded, self.method, self.knobs, deterministic=self.args.deterministic, request=self.request
+        )
         if not self.args.deterministic:
             session.lease(self.caches, "", asked)
         with CancelOnSignal(cancel), live or nullcontext():
@@ -167,8 +199,10 @@ class Conversation:
 
         figures = {name: format_value(value) for name, value in result.metrics().items()}
         reused = f", {result.reused} prompt tokens reused" if result.reused else ""
-        return (f"{self.method.title} | {TEXTS['run.figures'].format_map(figures)} | "
-                f"first token after {figures['time_to_first_token']} s{reused}")
+        return (
+            f"{self.method.title} | {TEXTS['run.figures'].format_map(figures)} | "
+            f"first token after {figures['time_to_first_token']} s{reused}"
+        )
 
     def _show(self, result: Any) -> None:
         """Print the figures of an answer: one JSON object on stdout, or a right-aligned line on stderr."""

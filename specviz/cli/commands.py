@@ -1,7 +1,8 @@
-"""The commands list, run, verify and replay; the others are in files of their own. A failing command prints one line on stderr and
-has a non-zero exit status.
+"""The commands list, run, verify and replay; the others are in files of their own. A failing command prints
+one line on stderr and has a non-zero exit status.
 
 Large packages are imported only when a command needs them, so that help and usage errors are fast."""
+
 from __future__ import annotations
 
 import argparse
@@ -40,7 +41,17 @@ if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
 
-MAY_BE_EMPTY = ("prompt", "system", "knob", "method", "methods", "tasks", "users", "rate", "stop")  # or have errors of their own
+MAY_BE_EMPTY = (
+    "prompt",
+    "system",
+    "knob",
+    "method",
+    "methods",
+    "tasks",
+    "users",
+    "rate",
+    "stop",
+)  # or have errors of their own
 CERTIFICATES = ("greedy", "distribution", "answers")  # tests of verify
 
 
@@ -74,27 +85,35 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:  # any error is one line
         if os.environ.get("SPECVIZ_DEBUG"):
             raise
-        if isinstance(error, OSError):  # maybe nothing more can be written, and Python would report it again at exit
+        if isinstance(
+            error, OSError
+        ):  # maybe nothing more can be written, and Python would report it again at exit
             _discard_stdout()
         return _print_error((str(error).strip().splitlines() or [type(error).__name__])[0], 1)
 
 
 def refuse_empty_options(args: argparse.Namespace) -> None:
-    """Refuse options that were given without a value: `--key "$KEY"` of an unset variable must not serve without a key. Raises
-    UsageError."""
+    """Refuse options that were given without a value: `--key "$KEY"` of an unset variable must not serve
+    without a key. Raises UsageError."""
     for name, value in vars(args).items():
-        if name not in MAY_BE_EMPTY and (value == "" and type(value) is str or isinstance(value, list) and "" in value):
+        if name not in MAY_BE_EMPTY and (
+            value == "" and type(value) is str or isinstance(value, list) and "" in value
+        ):
             raise UsageError("option.empty", option="--" + name.replace("_", "-"))
 
 
 def _discard_stdout() -> None:
     with suppress(OSError, ValueError, AttributeError):  # it is closed, or no file at all
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # output that is still buffered goes nowhere
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # output that is still buffered goes nowhere
 
 
 def _print_error(sentence: str, status: int) -> int:
     """Print an error on stderr; typed words in it are escaped: no control characters, no lone surrogates."""
-    sentence = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence[:LONGEST])
+    sentence = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence[:LONGEST]
+    )
     print(f"specviz: {sentence}", file=sys.stderr)
     return status
 
@@ -111,23 +130,46 @@ def parser() -> Parser:
         return sub
 
     sub = command("list", list_methods, "List all methods, and whether each can run on the target.")
-    sub.add_argument("--write", action="store_true", help="write the table of notes (annotations of a trace) into docs/TRACE.md")
-    sub.add_argument("--fidelity", action="store_true",
-                     help="print how each method differs from its paper, in Markdown (docs/fidelity.md)")
+    sub.add_argument(
+        "--write",
+        action="store_true",
+        help="write the table of notes (annotations of a trace) into docs/TRACE.md",
+    )
+    sub.add_argument(
+        "--fidelity",
+        action="store_true",
+        help="print how each method differs from its paper, in Markdown (docs/fidelity.md)",
+    )
     _models(sub)
 
-    sub = command("run", run_method, "Run one method on one prompt, or stream the answer of an inference server.")
+    sub = command(
+        "run", run_method, "Run one method on one prompt, or stream the answer of an inference server."
+    )
     _run_options(sub)
 
     bench.add(command, lambda sub: (_sampling(sub), _models(sub)))
 
-    sub = command("verify", verify_methods,
-                  "Test whether methods are exact: greedy answers, distribution of the first tokens, distribution of sampled answers.")
+    sub = command(
+        "verify",
+        verify_methods,
+        "Test whether methods are exact: greedy answers, distribution of the first tokens, distribution of sampled answers.",
+    )
     sub.add_argument("--method", default="all", metavar="KEY", help="key of a method, or all")
-    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE",
-                     help="setting of the method, if there is one; may be repeated")
-    sub.add_argument("--tests", nargs="+", default=list(CERTIFICATES), choices=CERTIFICATES, metavar="TEST",
-                     help="tests to run, of " + ", ".join(CERTIFICATES) + ": greedy is the quickest by far (default: all)")
+    sub.add_argument(
+        "--knob",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="setting of the method, if there is one; may be repeated",
+    )
+    sub.add_argument(
+        "--tests",
+        nargs="+",
+        default=list(CERTIFICATES),
+        choices=CERTIFICATES,
+        metavar="TEST",
+        help="tests to run, of " + ", ".join(CERTIFICATES) + ": greedy is the quickest by far (default: all)",
+    )
     request_options.add_image(sub)
     _models(sub)
 
@@ -138,7 +180,9 @@ def parser() -> Parser:
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
     doctor.add(command, _models)
 
-    sub = command("replay", replay, "Write a recorded trace as one stand-alone HTML page, which replays the run.")
+    sub = command(
+        "replay", replay, "Write a recorded trace as one stand-alone HTML page, which replays the run."
+    )
     sub.add_argument("trace", metavar="TRACE", help="a trace as .jsonl or .jsonl.gz")
     sub.add_argument("--html", required=True, metavar="FILE", help="path of the page")
     return top
@@ -146,42 +190,86 @@ def parser() -> Parser:
 
 def _run_options(sub: Parser) -> None:
     sub.add_argument("--method", metavar="KEY", help="key of a method (`specviz list`)")
-    sub.add_argument("--server", metavar="S",
-                     help="instead of a method: an inference server, by its name in models.yaml or as ENGINE=URL#MODEL")
+    sub.add_argument(
+        "--server",
+        metavar="S",
+        help="instead of a method: an inference server, by its name in models.yaml or as ENGINE=URL#MODEL",
+    )
     sub.add_argument("--prompt", required=True, metavar="P", help="the prompt; - reads it from stdin")
     sub.add_argument("--raw", action="store_true", help="do not apply the chat template")
     sub.add_argument("--system", metavar="TEXT", help="system message before the prompt")
-    sub.add_argument("--knob", action="append", default=[], metavar="NAME=VALUE", help="setting of the method; may be repeated")
-    sub.add_argument("--predicted", type=read_text_argument, metavar="FILE",
-                     help="file with a text that the answer is expected to resemble (predicted output)")
+    sub.add_argument(
+        "--knob",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="setting of the method; may be repeated",
+    )
+    sub.add_argument(
+        "--predicted",
+        type=read_text_argument,
+        metavar="FILE",
+        help="file with a text that the answer is expected to resemble (predicted output)",
+    )
     request_options.add(sub)
     sub.add_argument("--deadline", metavar="SECONDS", help="end the run after this wall-clock time")
     sub.add_argument("--trace", metavar="FILE", help="record the run as .jsonl (or .jsonl.gz)")
-    sub.add_argument("--save", metavar="FILE",
-                     help="write the answer to a file: text, or a picture as PNG; of several answers the last one")
-    sub.add_argument("--top-k-saved", default=8, metavar="K", help="number of most probable tokens of each distribution in the trace (8)")
+    sub.add_argument(
+        "--save",
+        metavar="FILE",
+        help="write the answer to a file: text, or a picture as PNG; of several answers the last one",
+    )
+    sub.add_argument(
+        "--top-k-saved",
+        default=8,
+        metavar="K",
+        help="number of most probable tokens of each distribution in the trace (8)",
+    )
     _sampling(sub)
     _models(sub)
 
 
 def _models(sub: Parser) -> None:
-    sub.add_argument("--target", metavar="MODEL",
-                     help="a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit")
-    sub.add_argument("--draft", metavar="MODEL", help="the draft model, in the same forms; `none`: no draft model")
+    sub.add_argument(
+        "--target",
+        metavar="MODEL",
+        help="a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit",
+    )
+    sub.add_argument(
+        "--draft", metavar="MODEL", help="the draft model, in the same forms; `none`: no draft model"
+    )
     sub.add_argument("--device", default="auto", help="auto, cpu or cuda")
 
 
 def _sampling(sub: Parser) -> None:
     sub.add_argument("--max-new-tokens", default=128, metavar="N", help="maximum number of new tokens (128)")
     sub.add_argument("--temperature", default=0.0, metavar="T", help="0 is greedy (the default)")
-    sub.add_argument("--top-k", default=0, metavar="K", help="sample among the K most probable tokens; 0: among all (the default)")
-    sub.add_argument("--top-p", default=1.0, metavar="P",
-                     help="sample among the most probable tokens whose probabilities sum to P (1: all)")
-    sub.add_argument("--seed", default=0, metavar="S", help="seed of all random draws (0); the i-th of several prompts uses S + i. "
-                     "Without --deterministic, methods whose decisions depend on measured times (by_time in `list --json`) may "
-                     "sample other "
-                     "tokens in each run")
-    sub.add_argument("--deterministic", action="store_true", help="the same seed gives the same run; timing measurements are ignored")
+    sub.add_argument(
+        "--top-k",
+        default=0,
+        metavar="K",
+        help="sample among the K most probable tokens; 0: among all (the default)",
+    )
+    sub.add_argument(
+        "--top-p",
+        default=1.0,
+        metavar="P",
+        help="sample among the most probable tokens whose probabilities sum to P (1: all)",
+    )
+    sub.add_argument(
+        "--seed",
+        default=0,
+        metavar="S",
+        help="seed of all random draws (0); the i-th of several prompts uses S + i. "
+        "Without --deterministic, methods whose decisions depend on measured times (by_time in `list --json`) may "
+        "sample other "
+        "tokens in each run",
+    )
+    sub.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="the same seed gives the same run; timing measurements are ignored",
+    )
 
 
 def _loaded(args: argparse.Namespace):
@@ -219,12 +307,25 @@ def list_methods(args: argparse.Namespace) -> int:
     unsupported_reason, rows = survey(args.target, args.draft), []
     for method in catalogue().values():
         reason = unsupported_reason(method)
-        rows.append({"key": method.key, "title": method.title, "family": method.family, "paper": method.paper,
-                     "exactness": method.exactness, "writes": output_kind(method.needs), "reads": input_kind(method.needs),
-                     "differs": method.differs, "compared": method.compared,
-                     "published": method.published, "aliases": list(method.aliases),
-                     "available": reason is None, "reason": reason, "knob_limits": unsupported_reason.knob_limits(method),
-                     "by_time": method.decides_by_time})
+        rows.append(
+            {
+                "key": method.key,
+                "title": method.title,
+                "family": method.family,
+                "paper": method.paper,
+                "exactness": method.exactness,
+                "writes": output_kind(method.needs),
+                "reads": input_kind(method.needs),
+                "differs": method.differs,
+                "compared": method.compared,
+                "published": method.published,
+                "aliases": list(method.aliases),
+                "available": reason is None,
+                "reason": reason,
+                "knob_limits": unsupported_reason.knob_limits(method),
+                "by_time": method.decides_by_time,
+            }
+        )
     if args.json:
         _print(rows)
     else:
@@ -232,8 +333,10 @@ def list_methods(args: argparse.Namespace) -> int:
         for row in rows:
             for name, most in row["knob_limits"].items():
                 knob = next(knob for knob in catalogue()[row["key"]].knobs if knob.name == name)
-                print(f"{row['key']}: {name} up to {knob.value_at(most)} here, since {unsupported_reason.name} has no further draft "
-                      "models.")
+                print(
+                    f"{row['key']}: {name} up to {knob.value_at(most)} here, since {unsupported_reason.name} has no further draft "
+                    "models."
+                )
         for note in unsupported_reason.notes:
             print(f"{unsupported_reason.name}: {note}.")
     return 0
@@ -257,17 +360,39 @@ def run_method(args: argparse.Namespace) -> int:
         writable_path(args.trace)  # before the run, not after it
     loaded = _loaded(args)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
-    messages = [{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}]
-    cancel, results, records, machine = threading.Event(), [], [], Machine(loaded)
-    sessions = Session(loaded, method, knobs, deterministic=args.deterministic, predicted=args.predicted or "",
-                       request=request_options.request_for(fields, loaded)).each()
+    messages = [{"role": "system", "content": args.system}] * bool(args.system) + [
+        {"role": "user", "content": prompt}
+    ]
+    cancel = threading.Event()
+    results = []
+    records = []
+    machine = Machine(loaded)
+    sessions = Session(
+        loaded,
+        method,
+        knobs,
+        deterministic=args.deterministic,
+        predicted=args.predicted or "",
+        request=request_options.request_for(fields, loaded),
+    ).each()
     with CancelOnSignal(cancel) as stop:
         for answer, session in enumerate(sessions):
             if cancel.is_set():
                 break
-            events = session.run(messages, raw=args.raw, deadline=args.deadline, cancel=cancel,
-                                 top_k_saved=args.top_k_saved if args.trace else 0)
-            results.append(_run_answer(stream_run(machine.watch(events), args, loaded, session.request, answer, records), args, loaded))
+            events = session.run(
+                messages,
+                raw=args.raw,
+                deadline=args.deadline,
+                cancel=cancel,
+                top_k_saved=args.top_k_saved if args.trace else 0,
+            )
+            results.append(
+                _run_answer(
+                    stream_run(machine.watch(events), args, loaded, session.request, answer, records),
+                    args,
+                    loaded,
+                )
+            )
     if args.json:
         found = [result.record() for result in results]
         _print(found[0] if len(sessions) == 1 else {"answers": found})
@@ -330,19 +455,27 @@ def verify_methods(args: argparse.Namespace) -> int:
                 verdicts = {name: result["status"] for name, result in found.items()}
                 rows.append({"key": key, "forward": through, **verdicts, "detail": found})
                 if len(chosen) > 1:  # a long command that is killed has told what it found
-                    tqdm.write(f"{key}: " + ", ".join(f"{name} {status}" for name, status in verdicts.items()), file=sys.stderr)
+                    tqdm.write(
+                        f"{key}: " + ", ".join(f"{name} {status}" for name, status in verdicts.items()),
+                        file=sys.stderr,
+                    )
     except KeyboardInterrupt:  # minutes of work are shown, not lost
         if not rows:
             raise
     if args.json:
         _print(rows)
     else:
-        flat = [{**row, "detail": " ".join(dict.fromkeys(d["detail"] for d in row["detail"].values()))} for row in rows]
+        flat = [
+            {**row, "detail": " ".join(dict.fromkeys(d["detail"] for d in row["detail"].values()))}
+            for row in rows
+        ]
         print(f"The forward looked at: {through}.")
         print(table(flat, ["key", *tests, "detail"]))
     if len(rows) < len(chosen):
         return INTERRUPTED
-    bound = [row for row in rows if catalogue()[row["key"]].exactness in ("exact", "greedy only")]  # the others promise nothing
+    bound = [
+        row for row in rows if catalogue()[row["key"]].exactness in ("exact", "greedy only")
+    ]  # the others promise nothing
     return 1 if any(row[name] in ("diverged", "fail") for row in bound for name in tests) else 0
 
 

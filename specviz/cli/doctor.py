@@ -1,5 +1,6 @@
-"""``specviz doctor``: report the machine, the implementation of the forward pass and its kernel, the duration of a forward pass,
-and missing packages."""
+"""``specviz doctor``: report the machine, the implementation of the forward pass and its kernel, the
+duration of a forward pass, and missing packages."""
+
 from __future__ import annotations
 
 import argparse
@@ -12,8 +13,14 @@ from .errors import UsageError
 
 def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
     """Add the command to the parser. models(parser): adds the options that choose target and draft model."""
-    sub = command("doctor", doctor, "Report the machine, the libraries and how forward passes run, and measure their duration.")
-    sub.add_argument("--seconds", default="2", metavar="N", help="duration of the measurement (2); 0: no measurement")
+    sub = command(
+        "doctor",
+        doctor,
+        "Report the machine, the libraries and how forward passes run, and measure their duration.",
+    )
+    sub.add_argument(
+        "--seconds", default="2", metavar="N", help="duration of the measurement (2); 0: no measurement"
+    )
     models(sub)
 
 
@@ -36,21 +43,53 @@ def text(found: dict[str, Any]) -> str:
     """Return the report (evidence.doctor) as text."""
     from .terminal import format_value, table
 
-    machine, memory, libraries, target = found["machine"], found["memory"], found["libraries"], found["target"]
-    rows = [("processor", f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads"),
-            ("instructions", f"{' '.join(machine['instructions']) or '-'} (torch uses {machine['torch_uses']})"),
-            ("load", f"{format_value(machine['load_average'])}" + (
-                ", more than there are cores: times are unreliable" if (machine["load_average"] or 0) > machine["cores"] else "")),
-            ("memory", f"{memory['total_gb'] or '-'} GB, {memory['available_gb'] or '-'} GB available"),
-            *[("gpu", f"{gpu['name']}, {gpu['memory_gb']} GB, driver {gpu['driver'] or '-'}") for gpu in found["gpu"] or ()],
-            *([] if found["gpu"] else [("gpu", "none")]),
-            ("libraries", ", ".join(f"{name} {libraries[name]}" for name in ("python", "torch", "transformers", "gradio", "specviz"))),
-            ("torch build", f"CUDA {libraries['cuda_build'] or 'no'}, quantised engines {' '.join(libraries['quantised_engines'])}")]
+    machine = found["machine"]
+    memory = found["memory"]
+    libraries = found["libraries"]
+    target = found["target"]
+    rows = [
+        ("processor", f"{machine['processor']}, {machine['cores']} cores, {machine['threads']} threads"),
+        ("instructions", f"{' '.join(machine['instructions']) or '-'} (torch uses {machine['torch_uses']})"),
+        (
+            "load",
+            f"{format_value(machine['load_average'])}"
+            + (
+                ", more than there are cores: times are unreliable"
+                if (machine["load_average"] or 0) > machine["cores"]
+                else ""
+            ),
+        ),
+        ("memory", f"{memory['total_gb'] or '-'} GB, {memory['available_gb'] or '-'} GB available"),
+        *[
+            ("gpu", f"{gpu['name']}, {gpu['memory_gb']} GB, driver {gpu['driver'] or '-'}")
+            for gpu in found["gpu"] or ()
+        ],
+        *([] if found["gpu"] else [("gpu", "none")]),
+        (
+            "libraries",
+            ", ".join(
+                f"{name} {libraries[name]}"
+                for name in ("python", "torch", "transformers", "gradio", "specviz")
+            ),
+        ),
+        (
+            "torch build",
+            f"CUDA {libraries['cuda_build'] or 'no'}, quantised engines {' '.join(libraries['quantised_engines'])}",
+        ),
+    ]
     if "problem" in target:
         rows.append(("target", f"not loaded: {target['problem']}"))
     else:
-        rows += [("target", f"{target['name']}, {target['parameters'] / 1e6:.0f} M parameters; draft {target['draft'] or 'none'}"),
-                 ("forward", f"{target['backend']} ({target['forward']}), {target['numbers']}, on {target['device']}")]
+        rows += [
+            (
+                "target",
+                f"{target['name']}, {target['parameters'] / 1e6:.0f} M parameters; draft {target['draft'] or 'none'}",
+            ),
+            (
+                "forward",
+                f"{target['backend']} ({target['forward']}), {target['numbers']}, on {target['device']}",
+            ),
+        ]
         rows += [("note", note) for note in target["notes"]]
     width = max(len(name) for name, _ in rows)
     parts = ["\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)]

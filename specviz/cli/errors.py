@@ -1,4 +1,5 @@
 """Exit statuses and messages of commands that fail."""
+
 from __future__ import annotations
 
 from .messages import UsageError

@@ -1,4 +1,5 @@
 """``specviz export --gguf``: write a model of models.yaml for another engine."""
+
 from __future__ import annotations
 
 import argparse
@@ -8,9 +9,20 @@ import json
 def add(command) -> None:
     """Add the command to the parser."""
     sub = command("export", export, "Write a model of models.yaml for another engine.")
-    sub.add_argument("--gguf", action="store_true", required=True, help="write one GGUF file for llama.cpp (needs the package gguf)")
-    sub.add_argument("--f32", action="store_true", help="write 32-bit weights instead of 16-bit ones: twice as large, without rounding")
-    sub.add_argument("--model", metavar="NAME", help="a name of models.yaml, or a folder (the default target)")
+    sub.add_argument(
+        "--gguf",
+        action="store_true",
+        required=True,
+        help="write one GGUF file for llama.cpp (needs the package gguf)",
+    )
+    sub.add_argument(
+        "--f32",
+        action="store_true",
+        help="write 32-bit weights instead of 16-bit ones: twice as large, without rounding",
+    )
+    sub.add_argument(
+        "--model", metavar="NAME", help="a name of models.yaml, or a folder (the default target)"
+    )
     sub.add_argument("--out", required=True, metavar="FILE", help="path of the file")
 
 
@@ -31,5 +43,7 @@ def export(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(written, indent=2))
     else:
-        print(f"{written['path']}: {written['bytes'] / 1e6:.1f} MB, {written['tensors']} tensors, {written['tokens']} tokens.")
+        print(
+            f"{written['path']}: {written['bytes'] / 1e6:.1f} MB, {written['tensors']} tensors, {written['tokens']} tokens."
+        )
     return 0

@@ -1,4 +1,5 @@
 """An answer on a terminal with its figures below it while it grows."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,13 +14,16 @@ TAB = "    "
 
 
 class LiveAnswer:
-    """A text stream for a TokenPrinter on a terminal. Full lines are printed once; the last line and the figures, right-aligned
-    below it, are drawn anew at each flush, and on leaving the context only the line stays. figures(): the current figures."""
+    """A text stream for a TokenPrinter on a terminal. Full lines are printed once; the last line and the
+    figures, right-aligned below it, are drawn anew at each flush, and on leaving the context only the line
+    stays. figures(): the current figures."""
 
     def __init__(self, stream: TextIO, figures: Callable[[], str]):
         self._stream, self._figures = stream, figures
         self._console = Console(file=stream, highlight=False)
-        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._live = Live(
+            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
         self._decoder = AnsiDecoder()
         self._line = Text()  # what is not printed yet
 
@@ -47,7 +51,7 @@ class LiveAnswer:
         """Draw the text so far and the figures."""
         *full, last = self._line.wrap(self._console, self._console.width) or [Text()]
         # A slice, because wrapping removes spaces at a line's end.
-        self._print(full, self._line[self._line.plain.rindex(last.plain):] if full else self._line)
+        self._print(full, self._line[self._line.plain.rindex(last.plain) :] if full else self._line)
 
     def _print(self, lines: list[Text], rest: Text) -> None:
         """Print full lines above ``rest``, which is drawn with the figures below it."""

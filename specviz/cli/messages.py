@@ -1,5 +1,6 @@
-"""All messages of the command line about its own arguments, by identifier. Tests refer to identifiers, so a wording can
-be changed here alone. Messages of engine errors are where they are raised."""
+"""All messages of the command line about its own arguments, by identifier. Tests refer to identifiers, so a
+wording can be changed here alone. Messages of engine errors are where they are raised."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -42,8 +43,8 @@ LONGEST = 600  # characters of an error
 
 
 class UsageError(ValueError):
-    """Invalid command-line arguments. ``code``: the identifier of the message in TEXTS, or the message itself if it comes from
-    another module."""
+    """Invalid command-line arguments. ``code``: the identifier of the message in TEXTS, or the message
+    itself if it comes from another module."""
 
     def __init__(self, code: str, /, **values: Any):
         super().__init__(TEXTS.get(code, "{sentence}").format(sentence=code, **values))

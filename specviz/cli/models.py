@@ -1,4 +1,6 @@
-"""``specviz models``: list the entries of models.yaml and whether each fits this machine, validate them, fetch one."""
+"""``specviz models``: list the entries of models.yaml and whether each fits this machine, validate them,
+fetch one."""
+
 from __future__ import annotations
 
 import argparse
@@ -8,11 +10,20 @@ from typing import Any
 
 def add(command) -> None:
     """Add the command to the parser."""
-    sub = command("models", models, "List the models of models.yaml, and whether they fit into memory; --check validates every entry.")
+    sub = command(
+        "models",
+        models,
+        "List the models of models.yaml, and whether they fit into memory; --check validates every entry.",
+    )
     sub.add_argument("--check", action="store_true", help="validate every entry, without network access")
-    sub.add_argument("--network", action="store_true", help="with --check: download only the configurations of hub models")
-    sub.add_argument("--fetch", metavar="NAME",
-                     help="download a model: resumes a partial download, refuses a model that does not fit into memory")
+    sub.add_argument(
+        "--network", action="store_true", help="with --check: download only the configurations of hub models"
+    )
+    sub.add_argument(
+        "--fetch",
+        metavar="NAME",
+        help="download a model: resumes a partial download, refuses a model that does not fit into memory",
+    )
     sub.add_argument("--device", default="auto", help="auto, cpu or cuda")
 
 
@@ -29,10 +40,19 @@ def models(args: argparse.Namespace) -> int:
     from ..zoo.free_memory import too_large_reason
     from .terminal import table
 
-    rows = [{"name": e.name, "role": e.role, "draft": e.draft, "size": e.size, "memory": e.memory and f"{e.memory} GB",
-             "licence": e.licence + (" (gated)" if e.gated else ""),
-             "fits": (too_large_reason(e, device) or "yes").replace(f"{e.name} ", "")}
-            for e in book.entries.values() if e.role in ("target", "draft")]
+    rows = [
+        {
+            "name": e.name,
+            "role": e.role,
+            "draft": e.draft,
+            "size": e.size,
+            "memory": e.memory and f"{e.memory} GB",
+            "licence": e.licence + (" (gated)" if e.gated else ""),
+            "fits": (too_large_reason(e, device) or "yes").replace(f"{e.name} ", ""),
+        }
+        for e in book.entries.values()
+        if e.role in ("target", "draft")
+    ]
     _show(rows, args, lambda: print(table(rows, list(rows[0]))))
     return 0
 
@@ -57,7 +77,9 @@ def _fetch(entry: Any, device: Any, args: argparse.Namespace) -> int:
 
     require_memory(entry, device)
     if entry.memory and not args.json:
-        print(f"{entry.name}: about {entry.memory} GB from {entry.hub or entry.package or entry.path}; an earlier download is resumed.")
+        print(
+            f"{entry.name}: about {entry.memory} GB from {entry.hub or entry.package or entry.path}; an earlier download is resumed."
+        )
     folder = entry.fetch()  # huggingface_hub shows a progress bar per file
     _show({"name": entry.name, "folder": str(folder)}, args, lambda: print(f"{entry.name} lies in {folder}."))
     return 0

@@ -1,4 +1,5 @@
 """Write docs/reference/command-line.md from the parser: ``python -m specviz.cli.reference``."""
+
 from __future__ import annotations
 
 import argparse
@@ -20,11 +21,17 @@ def page() -> str:
     names: dict[argparse.ArgumentParser, list[str]] = {}  # of each command, its alias included
     for name, sub in sorted(commands.choices.items()):
         names.setdefault(sub, []).append(name)
-    return HEAD + "".join(f"\n## specviz {', specviz '.join(names[sub])}\n\n{sub.description}\n\n{_table(sub)}" for sub in names)
+    return HEAD + "".join(
+        f"\n## specviz {', specviz '.join(names[sub])}\n\n{sub.description}\n\n{_table(sub)}" for sub in names
+    )
 
 
 def _table(sub: argparse.ArgumentParser) -> str:
-    rows = [(_spelling(action), action.help or "") for action in sub._actions if action.help != argparse.SUPPRESS and action.dest != "help"]
+    rows = [
+        (_spelling(action), action.help or "")
+        for action in sub._actions
+        if action.help != argparse.SUPPRESS and action.dest != "help"
+    ]
     lines = ["| option | meaning |", "|---|---|", *(f"| `{name}` | {_cell(about)} |" for name, about in rows)]
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,5 @@
 """A run's output on a terminal: events as they arrive, the trace file, the summary line, and signals."""
+
 from __future__ import annotations
 
 import argparse
@@ -17,15 +18,27 @@ if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
 
-def stream_run(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded, request: Any, lane: int,
-               records: list[dict[str, Any]]) -> Iterator[Any]:
-    """Print and record the events of an answer while yielding them. The trace is saved even if the run fails. records: those of
-    earlier answers, which precede this one's in the trace."""
+def stream_run(
+    events: Iterator[Any],
+    args: argparse.Namespace,
+    loaded: Loaded,
+    request: Any,
+    lane: int,
+    records: list[dict[str, Any]],
+) -> Iterator[Any]:
+    """Print and record the events of an answer while yielding them. The trace is saved even if the run
+    fails. records: those of earlier answers, which precede this one's in the trace."""
     from ..trace.files import Trace
     from ..trace.recorder import Recorder
     from .terminal import TokenPrinter, legend, use_colour
 
-    writer = None if args.json else TokenPrinter(sys.stdout, loaded.token_bytes, request.stop, request.min_tokens, loaded.codec.decoder())
+    writer = (
+        None
+        if args.json
+        else TokenPrinter(
+            sys.stdout, loaded.token_bytes, request.stop, request.min_tokens, loaded.codec.decoder()
+        )
+    )
     recorder = Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) if args.trace else None
     try:
         for event in events:
@@ -51,16 +64,21 @@ def summary(result: Any) -> str:
     from .terminal import format_value
 
     m = result.metrics()
-    return (f"{m['tokens']} tokens in {format_value(m['seconds'])} s after a prefill of {format_value(m['prefill_seconds'])} s"
-            f" | {TEXTS['run.figures'].format_map({name: format_value(m[name]) for name in ('tokens_per_second', 'block_efficiency')})}"
-            f" | accepted / tried {format_value(m['acceptance_rate'])} | ended by {result.finish_reason}")
+    return (
+        f"{m['tokens']} tokens in {format_value(m['seconds'])} s after a prefill of {format_value(m['prefill_seconds'])} s"
+        f" | {TEXTS['run.figures'].format_map({name: format_value(m[name]) for name in ('tokens_per_second', 'block_efficiency')})}"
+        f" | accepted / tried {format_value(m['acceptance_rate'])} | ended by {result.finish_reason}"
+    )
 
 
 class CancelOnSignal:
-    """Context manager: the first Ctrl-C, SIGTERM or SIGHUP ends the run after the current round, so that its trace is saved; the
-    second ends it immediately. ``status``: the exit status, 0 or 128 + the signal's number, as in shells."""
+    """Context manager: the first Ctrl-C, SIGTERM or SIGHUP ends the run after the current round, so that
+    its trace is saved; the second ends it immediately. ``status``: the exit status, 0 or 128 + the signal's
+    number, as in shells."""
 
-    SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+    SIGNALS = tuple(
+        getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+    )
 
     def __init__(self, cancel: threading.Event):
         self._cancel = cancel
@@ -72,6 +90,7 @@ class CancelOnSignal:
             if self._cancel.is_set():
                 raise KeyboardInterrupt
             self._cancel.set()
+
         self._before = {number: signal.signal(number, stop) for number in self.SIGNALS}
         return self
 
@@ -82,7 +101,8 @@ class CancelOnSignal:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Context manager: SIGTERM and SIGHUP interrupt as Ctrl-C does, so that what a long command found is printed and written."""
+    """Context manager: SIGTERM and SIGHUP interrupt as Ctrl-C does, so that what a long command found is
+    printed and written."""
     numbers = [number for number in CancelOnSignal.SIGNALS if number != signal.SIGINT]
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:

@@ -1,4 +1,5 @@
 """``specviz run --server``: one prompt streamed from a server."""
+
 from __future__ import annotations
 
 import argparse
@@ -9,8 +10,17 @@ from typing import Any
 
 from .errors import UsageError
 
-LOCAL_ONLY = ("raw", "knob", "predicted", "stop", "request", "image", "hide_image", "generation_config",
-              "deterministic")  # options that do not go to a server
+LOCAL_ONLY = (
+    "raw",
+    "knob",
+    "predicted",
+    "stop",
+    "request",
+    "image",
+    "hide_image",
+    "generation_config",
+    "deterministic",
+)  # options that do not go to a server
 DEADLINE = 600.0  # seconds for a server's answer where none is given: a server may send a little for ever
 
 
@@ -33,11 +43,18 @@ def run_server(args: argparse.Namespace) -> int:
     if args.trace:
         writable_path(args.trace)
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
-    asked = read_messages([{"role": "system", "content": args.system}] * bool(args.system) + [{"role": "user", "content": prompt}])
+    asked = read_messages(
+        [{"role": "system", "content": args.system}] * bool(args.system)
+        + [{"role": "user", "content": prompt}]
+    )
     sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
     deadline = read_seconds(DEADLINE if args.deadline is None else args.deadline)
     stream = Stream(server, asked, read_integer("max_new_tokens", args.max_new_tokens, 1), sampling, deadline)
-    recorder, records, answer, figures, why = Recorder(0, None), [], bytearray(), {}, ""
+    recorder = Recorder(0, None)
+    records = []
+    answer = bytearray()
+    figures = {}
+    why = ""
     cancel = threading.Event()
     try:
         with CancelOnSignal(cancel) as stop:
@@ -54,8 +71,18 @@ def run_server(args: argparse.Namespace) -> int:
         if args.trace and records:
             Trace(records).save(args.trace)
     if args.json:
-        print(json.dumps({"text": answer.decode("utf-8", "replace"), "model": stream.model, **figures, **({"error": why} if why else {})},
-                         ensure_ascii=False, indent=2))
+        print(
+            json.dumps(
+                {
+                    "text": answer.decode("utf-8", "replace"),
+                    "model": stream.model,
+                    **figures,
+                    **({"error": why} if why else {}),
+                },
+                ensure_ascii=False,
+                indent=2,
+            )
+        )
     else:
         print(flush=True)
         print(_summary(figures), file=sys.stderr)
@@ -79,7 +106,10 @@ def _summary(figures: dict[str, Any]) -> str:
     lines = []
     for badge in ("observed", "inferred", "unknown"):
         mine = [fact for fact in figures.get("facts", ()) if fact["badge"] == badge]
-        words = (f["name"].replace("_", " ")
-                 + ("" if f["value"] is None or isinstance(f["value"], list) else f" {format_value(f['value'])}") for f in mine)
+        words = (
+            f["name"].replace("_", " ")
+            + ("" if f["value"] is None or isinstance(f["value"], list) else f" {format_value(f['value'])}")
+            for f in mine
+        )
         lines += [f"{badge}: {', '.join(words)}"] if mine else []
     return "\n".join([*lines, *(f"doubted: {words}" for words in figures.get("doubts", ()))])

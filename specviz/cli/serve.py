@@ -1,4 +1,5 @@
 """``specviz serve``: the OpenAI-compatible endpoint alone, without the page."""
+
 from __future__ import annotations
 
 import argparse
@@ -9,18 +10,37 @@ import socket
 
 def add(command) -> None:
     """Add the command to the parser."""
-    sub = command("serve", serve,
-                  "Serve models through an OpenAI-compatible endpoint: /v1/chat/completions, /v1/completions, /v1/models.")
-    sub.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
+    sub = command(
+        "serve",
+        serve,
+        "Serve models through an OpenAI-compatible endpoint: /v1/chat/completions, /v1/completions, /v1/models.",
+    )
+    sub.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)"
+    )
     sub.add_argument("--port", default=8000, type=int, help="port to listen on (8000)")
-    sub.add_argument("--key", action="append", default=[], metavar="KEY", help="an API key that requests must carry; may be repeated; "
-                     "or set SPECVIZ_API_KEYS")
-    sub.add_argument("--target", metavar="MODEL",
-                     help="a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit")
-    sub.add_argument("--draft", metavar="MODEL", help="the draft model, in the same forms; `none`: no draft model")
-    sub.add_argument("--generation-config", action=argparse.BooleanOptionalAction, default=None,
-                     help="missing fields of a request take the values of the model's generation_config.json, unless it has "
-                     "generation_config: false; or set SPECVIZ_GENERATION_CONFIG=1")
+    sub.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="an API key that requests must carry; may be repeated; or set SPECVIZ_API_KEYS",
+    )
+    sub.add_argument(
+        "--target",
+        metavar="MODEL",
+        help="a name of models.yaml, a folder in Hugging Face format, a GGUF file, or org/name@commit",
+    )
+    sub.add_argument(
+        "--draft", metavar="MODEL", help="the draft model, in the same forms; `none`: no draft model"
+    )
+    sub.add_argument(
+        "--generation-config",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="missing fields of a request take the values of the model's generation_config.json, unless it has "
+        "generation_config: false; or set SPECVIZ_GENERATION_CONFIG=1",
+    )
 
 
 def serve(args: argparse.Namespace) -> int:
@@ -40,7 +60,9 @@ def serve(args: argparse.Namespace) -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((args.host, args.port))
     except (OSError, OverflowError) as error:
-        raise UsageError("serve.port", host=args.host, port=args.port, why=getattr(error, "strerror", None) or error) from None
+        raise UsageError(
+            "serve.port", host=args.host, port=args.port, why=getattr(error, "strerror", None) or error
+        ) from None
     if args.generation_config is not None:
         os.environ[SWITCHED_ON] = "1" if args.generation_config else "0"
     engine = Engine(args.target, args.draft)
@@ -49,7 +71,10 @@ def serve(args: argparse.Namespace) -> int:
     url = f"http://{args.host}:{args.port}/v1"
 
     def started() -> None:
-        print(json.dumps({"url": url}) if args.json else f"Serving {engine.targets()[0]['model']} at {url}", flush=True)
+        print(
+            json.dumps({"url": url}) if args.json else f"Serving {engine.targets()[0]['model']} at {url}",
+            flush=True,
+        )
 
     serve_api(engine, args.host, args.port, keys, started)
     return 0

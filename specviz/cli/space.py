@@ -1,4 +1,5 @@
 """``specviz space --check``: check on this machine that the checkout would run as a Hugging Face Space."""
+
 from __future__ import annotations
 
 import argparse
@@ -7,9 +8,17 @@ import json
 
 def add(command) -> None:
     """Add the command to the parser."""
-    sub = command("space", space,
-                  "Check a Hugging Face Space before it is deployed: front matter, requirements, file sizes, that the app responds.")
-    sub.add_argument("--check", action="store_true", required=True, help="check the files of this checkout that a Space would receive")
+    sub = command(
+        "space",
+        space,
+        "Check a Hugging Face Space before it is deployed: front matter, requirements, file sizes, that the app responds.",
+    )
+    sub.add_argument(
+        "--check",
+        action="store_true",
+        required=True,
+        help="check the files of this checkout that a Space would receive",
+    )
     sub.add_argument("--no-app", action="store_true", help="do not start the app")
 
 

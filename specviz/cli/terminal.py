@@ -1,8 +1,9 @@
-"""Text for a terminal: tables, and a run's tokens as they arrive, marked by verdict with a colour and a second style
-for readers without colour.
+"""Text for a terminal: tables, and a run's tokens as they arrive, marked by verdict with a colour and a
+second style for readers without colour.
 
 Model output is untrusted: its control characters are printed escaped.
 """
+
 from __future__ import annotations
 
 import codecs
@@ -44,12 +45,20 @@ def escape_control_characters(text: str) -> str:
 
 
 class TokenPrinter:
-    """Prints a run's text as it grows, each token in the style of its verdict. Text that later tokens could still change is held
-    back."""
+    """Prints a run's text as it grows, each token in the style of its verdict. Text that later tokens could
+    still change is held back."""
 
-    def __init__(self, stream: OutputStream, table: TokenTable, stops: tuple[str, ...] = (), min_tokens: int = 0,
-                 decode: Callable[..., str] | None = None):
-        self._stream, self._colour, self._tty = stream, use_colour(stream), stream.isatty()
+    def __init__(
+        self,
+        stream: OutputStream,
+        table: TokenTable,
+        stops: tuple[str, ...] = (),
+        min_tokens: int = 0,
+        decode: Callable[..., str] | None = None,
+    ):
+        self._stream = stream
+        self._colour = use_colour(stream)
+        self._tty = stream.isatty()
         self._transcript = Transcript(table, stops, min_tokens)
         self._verdicts: list[str] = []
         self._spans: list[tuple[int, int, str]] = []  # not yet printed
@@ -59,7 +68,9 @@ class TokenPrinter:
     def print_event(self, event: Event) -> None:
         """Print the text that an event of the run adds."""
         if isinstance(event, Committed):
-            self._verdicts = ["accepted"] * len(event.path) + [event.kind] * (len(event.tokens) - len(event.path))
+            self._verdicts = ["accepted"] * len(event.path) + [event.kind] * (
+                len(event.tokens) - len(event.path)
+            )
         elif isinstance(event, TextEmitted):
             for piece, verdict in zip(event.pieces, self._verdicts):
                 _, _, start, end = self._transcript.add(piece[0])
@@ -74,7 +85,7 @@ class TokenPrinter:
     def _print(self, upto: int) -> None:
         while self._spans and self._printed < upto:
             start, end, verdict = self._spans[0]
-            data = bytes(self._transcript.data[max(start, self._printed):min(end, upto)])
+            data = bytes(self._transcript.data[max(start, self._printed) : min(end, upto)])
             self._show(self._decode(data), verdict)
             self._printed = min(end, upto)
             if end > upto:
@@ -85,7 +96,9 @@ class TokenPrinter:
     def _show(self, text: str, verdict: str) -> None:
         text = escape_control_characters(text) if self._tty else text
         if self._colour and text and verdict in STYLES:  # a style never spans a line's end
-            text = "\n".join(f"{STYLES[verdict][0]}{line}{RESET}" if line else "" for line in text.split("\n"))
+            text = "\n".join(
+                f"{STYLES[verdict][0]}{line}{RESET}" if line else "" for line in text.split("\n")
+            )
         self._stream.write(text)
 
 
@@ -95,12 +108,18 @@ def legend() -> str:
 
 
 def table(rows: list[dict[str, Any]], columns: list[str]) -> str:
-    """Return rows as aligned columns: numbers to the right, text to the left. A long last column is not padded."""
+    """Return rows as aligned columns: numbers to the right, text to the left. A long last column is not
+    padded."""
     cells = [[format_value(row.get(column)) for column in columns] for row in rows]
     widths = [max(len(line[i]) for line in [columns, *cells]) for i in range(len(columns))]
-    right = [bool(rows) and all(isinstance(row.get(c), (int, float, type(None))) for row in rows) for c in columns]
+    right = [
+        bool(rows) and all(isinstance(row.get(c), (int, float, type(None))) for row in rows) for c in columns
+    ]
     lines = [columns, ["-" * width for width in widths], *cells]
-    return "\n".join("  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right)).rstrip()
+        for line in lines
+    )
 
 
 def format_value(value: Any) -> str:

@@ -1,4 +1,5 @@
 """The budget of a round, and functions that end drafting early."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,9 +12,9 @@ if TYPE_CHECKING:  # so that the catalogue of methods can be read without torch
 
 @dataclass(frozen=True)
 class Step:
-    """One draft step, as seen by a rule that decides whether drafting stops: the token just added, the draft distribution
-    [vocab] that it came from, its depth in the draft (0 for the first draft token), and the draft model's hidden state
-    [hidden] there, if it has one."""
+    """One draft step, as seen by a rule that decides whether drafting stops: the token just added, the
+    draft distribution [vocab] that it came from, its depth in the draft (0 for the first draft token), and
+    the draft model's hidden state [hidden] there, if it has one."""
 
     token: int
     probs: Tensor
@@ -28,8 +29,9 @@ def never_stop(step: Step) -> bool:
 
 @dataclass(frozen=True)
 class StopBelowProbability:
-    """A rule for ``Budget.stop``: stop after a draft token whose draft probability is below the threshold ``min_prob``. A model
-    that drafts a whole chain in one call applies the same threshold inside that call."""
+    """A rule for ``Budget.stop``: stop after a draft token whose draft probability is below the threshold
+    ``min_prob``. A model that drafts a whole chain in one call applies the same threshold inside that
+    call."""
 
     min_prob: float
 
@@ -37,7 +39,8 @@ class StopBelowProbability:
         return self.stops_after(float(step.probs[step.token]))
 
     def stops_after(self, prob: float) -> bool:
-        """Return whether drafting stops after a token with this probability. Called once for each token, in order."""
+        """Return whether drafting stops after a token with this probability. Called once for each token, in
+        order."""
         return prob < self.min_prob
 
 
@@ -45,9 +48,10 @@ class StopBelowProbability:
 class Budget:
     """The size of a round's draft.
 
-    gamma: maximum depth in tokens; width: maximum number of children per node (1: a chain); nodes: maximum number of
-    nodes; candidate: index of the option that a bandit policy chose; stop: called after each draft token, ends drafting
-    when it returns True. The token that made it stop stays in the draft, because dropping it would bias the output.
+    gamma: maximum depth in tokens; width: maximum number of children per node (1: a chain); nodes: maximum
+    number of nodes; candidate: index of the option that a bandit policy chose; stop: called after each
+    draft token, ends drafting when it returns True. The token that made it stop stays in the draft, because
+    dropping it would bias the output.
     """
 
     gamma: int = 4

@@ -1,5 +1,6 @@
-"""A drafter as a generator of forward passes: it yields each pass that it needs, so that a loop over a batch can merge the
-passes of many requests."""
+"""A drafter as a generator of forward passes: it yields each pass that it needs, so that a loop over a
+batch can merge the passes of many requests."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
@@ -11,7 +12,8 @@ from .tree import DraftTree
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """One forward pass that a drafter yields: ``model.score(tree, start)``, run alone or merged with others of the same weights."""
+    """One forward pass that a drafter yields: ``model.score(tree, start)``, run alone or merged with others
+    of the same weights."""
 
     model: Any  # a ScoringModel
     tree: DraftTree
@@ -25,8 +27,8 @@ class ForwardPass:
 
 @dataclass(frozen=True, eq=False)
 class UnbatchedCall:
-    """A faster way to draft for a single request: call ``run``. A batched loop sends None back, and the drafter then yields its
-    forward passes one by one."""
+    """A faster way to draft for a single request: call ``run``. A batched loop sends None back, and the
+    drafter then yields its forward passes one by one."""
 
     run: Callable[[], Any]
     alone = True

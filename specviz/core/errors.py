@@ -1,8 +1,9 @@
 """Base classes of the engine's errors: a message for people, and an identifier for programs and tests.
 
-The message is where the error is raised and may be reworded; the identifier is stable. docs/reference/errors.md lists
-all of them.
+The message is where the error is raised and may be reworded; the identifier is stable.
+docs/reference/errors.md lists all of them.
 """
+
 from __future__ import annotations
 
 from typing import Any

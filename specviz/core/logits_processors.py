@@ -1,12 +1,13 @@
-"""Logits processors: penalties, biases and masks that depend on the text, applied once per round to all rows of logits of a
-draft tree.
+"""Logits processors: penalties, biases and masks that depend on the text, applied once per round to all
+rows of logits of a draft tree.
 
-The context of a row (one position of the forward pass) is the prompt, the output so far and the draft tokens on the path
-from the root to that row, so siblings with different ancestors get different penalties. Every verifier sees processed
-logits only, so the output has the distribution of plain decoding with the same processors, whatever was drafted. Order
-and formulas are vLLM's: masks, bad words, minimum length, bias, then penalties (temperature, min-p, top-k and top-p
-follow in ``Sampling.probs``).
+The context of a row (one position of the forward pass) is the prompt, the output so far and the draft
+tokens on the path from the root to that row, so siblings with different ancestors get different penalties.
+Every verifier sees processed logits only, so the output has the distribution of plain decoding with the
+same processors, whatever was drafted. Order and formulas are vLLM's: masks, bad words, minimum length,
+bias, then penalties (temperature, min-p, top-k and top-p follow in ``Sampling.probs``).
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -25,8 +26,8 @@ from .tree import DraftTree
 class Context:
     """The texts that a logits processor reads.
 
-    prompt, output: token ids so far; paths: for each row of logits, the draft tokens from the root to that row, () for
-    the root itself; -1 stands for a draft position without a token.
+    prompt, output: token ids so far; paths: for each row of logits, the draft tokens from the root to that
+    row, () for the root itself; -1 stands for a draft position without a token.
     """
 
     prompt: Sequence[int]
@@ -52,36 +53,42 @@ class Processors:
         return bool(self.processors)
 
     def scores(self, tree: DraftTree, scores: Scores, tokens: Sequence[int], start: int) -> Scores:
-        """Return the target's Scores with all processors applied; the model's own logits are kept as ``raw_logits``. tokens:
-        prompt and output; start: length of the prompt. On a device this reads the tree's tokens."""
+        """Return the target's Scores with all processors applied; the model's own logits are kept as
+        ``raw_logits``. tokens: prompt and output; start: length of the prompt. On a device this reads the
+        tree's tokens."""
         if not self.processors:
             return scores
-        logits = self.rows(scores.logits, row_paths(tree)[:len(scores.logits)], tokens, start)
+        logits = self.rows(scores.logits, row_paths(tree)[: len(scores.logits)], tokens, start)
         return replace(scores, logits=logits, raw_logits=scores.model_logits)
 
-    def rows(self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int) -> Tensor:
-        """Return processed logits [rows, vocab] in float32 or float64. paths: draft tokens from the root to each row;
-        tokens: prompt and output; start: length of the prompt."""
+    def rows(
+        self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int
+    ) -> Tensor:
+        """Return processed logits [rows, vocab] in float32 or float64. paths: draft tokens from the root to
+        each row; tokens: prompt and output; start: length of the prompt."""
         context = Context(tokens[:start], tokens[start:], paths)
         logits = logits.clone() if logits.dtype in (torch.float32, torch.float64) else logits.float()
         for process in self.processors:
             logits = process(logits, context)
         return logits
 
-    def draft_rows(self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int) -> Tensor:
-        """Return a draft model's logits [rows, vocab] with the processors applied (arguments as for ``rows``). A row in
-        which every token is banned is returned unchanged."""
+    def draft_rows(
+        self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int
+    ) -> Tensor:
+        """Return a draft model's logits [rows, vocab] with the processors applied (arguments as for
+        ``rows``). A row in which every token is banned is returned unchanged."""
         processed = self.rows(logits, [plain(path) for path in paths], tokens, start)
         return torch.where((processed > -torch.inf).any(-1, keepdim=True), processed, logits.to(processed))
 
     @property
     def has_grammar(self) -> bool:
-        """Whether one of the processors is a grammar mask (structured output); other bans of tokens do not count."""
+        """Whether one of the processors is a grammar mask (structured output); other bans of tokens do not
+        count."""
         return any(hasattr(process, "forced") for process in self.processors)
 
     def forced(self, tokens: Sequence[int], start: int) -> list[int]:
-        """Return the tokens that a grammar forces after the output tokens[start:], up to the first position where it leaves
-        a choice."""
+        """Return the tokens that a grammar forces after the output tokens[start:], up to the first position
+        where it leaves a choice."""
         for process in self.processors:
             forced = getattr(process, "forced", None)
             if forced is not None and (found := forced(tokens[start:])):
@@ -90,7 +97,8 @@ class Processors:
 
 
 def row_paths(tree: DraftTree) -> list[tuple[int, ...]]:
-    """Return for each row of a tree's logits the draft tokens from the root to it: () for the root, then one tuple per node."""
+    """Return for each row of a tree's logits the draft tokens from the root to it: () for the root, then
+    one tuple per node."""
     tokens = plain(tree.tokens)
     paths: list[tuple[int, ...]] = [()]
     for parent, token in zip(plain(tree.parents), tokens):
@@ -99,11 +107,12 @@ def row_paths(tree: DraftTree) -> list[tuple[int, ...]]:
 
 
 class TokenMask:
-    """Base class of logits processors that ban tokens by setting their logits to -inf. A ban that would leave a row without
-    any token is ignored for that row."""
+    """Base class of logits processors that ban tokens by setting their logits to -inf. A ban that would
+    leave a row without any token is ignored for that row."""
 
     def banned(self, context: Context, path: tuple[int, ...]) -> Sequence[int]:
-        """Return the token ids that are banned at the position after the output and the draft tokens of ``path``."""
+        """Return the token ids that are banned at the position after the output and the draft tokens of
+        ``path``."""
         return ()
 
     def __call__(self, logits: Tensor, context: Context) -> Tensor:
@@ -115,13 +124,16 @@ class TokenMask:
             columns += banned
         if not rows:
             return logits
-        masked = logits.index_put((_indices(rows, logits), _indices(columns, logits)), logits.new_tensor(-torch.inf))
+        masked = logits.index_put(
+            (_indices(rows, logits), _indices(columns, logits)), logits.new_tensor(-torch.inf)
+        )
         return torch.where((masked > -torch.inf).any(-1, keepdim=True), masked, logits)
 
 
 class BadWords(TokenMask):
-    """Logits processor that bans bad words: it bans the last token of a word's sequence where the output ends with the other
-    tokens of it. The prompt is ignored, as in vLLM; transformers' NoBadWords includes it.
+    """Logits processor that bans bad words: it bans the last token of a word's sequence where the output
+    ends with the other tokens of it. The prompt is ignored, as in vLLM; transformers' NoBadWords includes
+    it.
 
     sequences: token ids of each word, with and without a leading space.
     """
@@ -132,8 +144,10 @@ class BadWords(TokenMask):
     def banned(self, context: Context, path: tuple[int, ...]) -> list[int]:
         """Return the last token of each bad word whose other tokens end the text."""
         longest = max(map(len, self.sequences), default=1) - 1
-        text = (*context.output[max(0, len(context.output) - longest):], *path)
-        return [word[-1] for word in self.sequences if len(word) == 1 or text[-(len(word) - 1):] == word[:-1]]
+        text = (*context.output[max(0, len(context.output) - longest) :], *path)
+        return [
+            word[-1] for word in self.sequences if len(word) == 1 or text[-(len(word) - 1) :] == word[:-1]
+        ]
 
 
 class MinTokens(TokenMask):
@@ -161,27 +175,35 @@ class LogitBias:
 class Penalties:
     """Logits processor for repetition, frequency and presence penalties, in vLLM's order.
 
-    repetition: logits of tokens in prompt or output are divided by it where positive and multiplied where negative
-    (Keskar et al. 1909.05858; transformers has the same); frequency: subtracted once per occurrence in the output;
-    presence: subtracted once from tokens in the output (OpenAI's; transformers has neither). Draft tokens on a row's path
-    count as output.
+    repetition: logits of tokens in prompt or output are divided by it where positive and multiplied where
+    negative (Keskar et al. 1909.05858; transformers has the same); frequency: subtracted once per
+    occurrence in the output; presence: subtracted once from tokens in the output (OpenAI's; transformers
+    has neither). Draft tokens on a row's path count as output.
     """
 
     def __init__(self, repetition: float = 1.0, frequency: float = 0.0, presence: float = 0.0):
-        self.repetition, self.frequency, self.presence = repetition, frequency, presence
+        self.repetition = repetition
+        self.frequency = frequency
+        self.presence = presence
 
     def __call__(self, logits: Tensor, context: Context) -> Tensor:
         vocab = logits.shape[-1]
-        counts = torch.bincount(torch.tensor(list(context.output), dtype=torch.int64), minlength=vocab)[:vocab]
+        counts = torch.bincount(torch.tensor(list(context.output), dtype=torch.int64), minlength=vocab)[
+            :vocab
+        ]
         counts = counts.to(logits).expand(len(logits), -1).clone()
-        drafted = [(row, token) for row, path in enumerate(context.paths) for token in path if 0 <= token < vocab]
+        drafted = [
+            (row, token) for row, path in enumerate(context.paths) for token in path if 0 <= token < vocab
+        ]
         if drafted:
             rows, tokens = (_indices(numbers, logits) for numbers in zip(*drafted))
             counts.index_put_((rows, tokens), logits.new_ones(()), accumulate=True)
         if self.repetition != 1:
             seen = counts > 0
             seen[:, _indices([token for token in set(context.prompt) if token < vocab], logits)] = True
-            logits = torch.where(seen, torch.where(logits > 0, logits / self.repetition, logits * self.repetition), logits)
+            logits = torch.where(
+                seen, torch.where(logits > 0, logits / self.repetition, logits * self.repetition), logits
+            )
         return logits - self.frequency * counts - self.presence * (counts > 0).to(counts)
 
 

@@ -1,5 +1,6 @@
-"""Requirements that a method may declare (``Method.needs``), each with a wording for the method picker and for the message
-that explains why a method cannot run on a target."""
+"""Requirements that a method may declare (``Method.needs``), each with a wording for the method picker and
+for the message that explains why a method cannot run on a target."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -12,26 +13,43 @@ from .errors import InvalidUse
 class Need:
     """The wording of one requirement of methods.
 
-    words: for the picker, empty if every model here meets it; missing: the end of a message, with placeholders {need}
-    and {name}.
+    words: for the picker, empty if every model here meets it; missing: the end of a message, with
+    placeholders {need} and {name}.
     """
 
     words: str = ""
-    missing: str = "needs a target that offers {need!r}, which {name} does not; choose one of the Llama family"
+    missing: str = (
+        "needs a target that offers {need!r}, which {name} does not; choose one of the Llama family"
+    )
 
 
 _LAYERS = "needs a target that can {what}, which {name} cannot; choose one of the Llama family"
 
 NEEDS = {  # by the part of a need before its colon
-    "draft": Need("a small draft model", "needs a draft model: choose one with --draft, or a target that is paired with one"),
-    "middle": Need("a smaller model", "needs a draft model: choose one with --draft, or a target that is paired with one"),
-    "middle:half": Need("", "needs a draft model of the Llama family with the vocabulary of {name}: choose one with --draft"),
-    "small": Need("a third, tiny model", "needs a draft model for the draft model; `python -m specviz.training draft --size small --ship` "
-                                         "trains one for the embedded pair"),
-    "other_draft": Need("a draft model with another vocabulary",
-                        "needs a draft model with a tokenizer of its own, trained for {name}; `python -m specviz.training other_draft "
-                        "--ship --target NAME` trains one for an embedded target"),
-    "tree": Need("a model that reads a tree in one pass", "needs a target that can score a tree of drafts; {name} runs chains only"),
+    "draft": Need(
+        "a small draft model",
+        "needs a draft model: choose one with --draft, or a target that is paired with one",
+    ),
+    "middle": Need(
+        "a smaller model", "needs a draft model: choose one with --draft, or a target that is paired with one"
+    ),
+    "middle:half": Need(
+        "", "needs a draft model of the Llama family with the vocabulary of {name}: choose one with --draft"
+    ),
+    "small": Need(
+        "a third, tiny model",
+        "needs a draft model for the draft model; `python -m specviz.training draft --size small --ship` "
+        "trains one for the embedded pair",
+    ),
+    "other_draft": Need(
+        "a draft model with another vocabulary",
+        "needs a draft model with a tokenizer of its own, trained for {name}; `python -m specviz.training other_draft "
+        "--ship --target NAME` trains one for an embedded target",
+    ),
+    "tree": Need(
+        "a model that reads a tree in one pass",
+        "needs a target that can score a tree of drafts; {name} runs chains only",
+    ),
     "head": Need("a trained head"),
     "store": Need("a library of text"),
     "server": Need("the owner's server, and your prompt goes there"),
@@ -41,18 +59,36 @@ NEEDS = {  # by the part of a need before its colon
     "skip": Need("layers that can be left out", _LAYERS.replace("{what}", "leave layers out")),
     "sublayers": Need("", _LAYERS.replace("{what}", "run single layers on given states")),
     "layer_parallel": Need("layers side by side"),
-    "draft_path": Need("", _LAYERS.replace("{what}", "run draft tokens with other matrices over its own keys and values")),
-    "experts": Need("a target with sparse experts", "needs a target with sparse experts, such as Llama-specviz-blockffn; {name} has none"),
+    "draft_path": Need(
+        "", _LAYERS.replace("{what}", "run draft tokens with other matrices over its own keys and values")
+    ),
+    "experts": Need(
+        "a target with sparse experts",
+        "needs a target with sparse experts, such as Llama-specviz-blockffn; {name} has none",
+    ),
     "tap": Need("the model's hidden states"),
-    "codebook": Need("a target that paints with a codebook of patches", "needs a target whose tokens are entries of a codebook, such as "
-                                                                       "specviz-pictures; {name} writes text"),
-    "scales": Need("a target that paints scale by scale", "needs a target that paints a picture scale by scale, such as specviz-scales; "
-                                                          "{name} writes one token after another"),
-    "state": Need("a target with states instead of keys and values", "needs a target whose layers carry states that show {need!r}, such as "
-                                                                     "Llama-specviz-mamba or Llama-specviz-linear; {name} has other ones"),
-    "sequence": Need("", "needs a target that writes one token after another; {name} paints a whole scale in one pass"),
-    "input": Need("a target that reads a picture", "needs a target that reads a picture before the prompt, such as specviz-vision; {name} "
-                                                   "reads text alone"),
+    "codebook": Need(
+        "a target that paints with a codebook of patches",
+        "needs a target whose tokens are entries of a codebook, such as specviz-pictures; {name} writes text",
+    ),
+    "scales": Need(
+        "a target that paints scale by scale",
+        "needs a target that paints a picture scale by scale, such as specviz-scales; "
+        "{name} writes one token after another",
+    ),
+    "state": Need(
+        "a target with states instead of keys and values",
+        "needs a target whose layers carry states that show {need!r}, such as "
+        "Llama-specviz-mamba or Llama-specviz-linear; {name} has other ones",
+    ),
+    "sequence": Need(
+        "", "needs a target that writes one token after another; {name} paints a whole scale in one pass"
+    ),
+    "input": Need(
+        "a target that reads a picture",
+        "needs a target that reads a picture before the prompt, such as specviz-vision; {name} "
+        "reads text alone",
+    ),
     "output": Need("", "needs a target that writes text, which {name} does not"),
 }
 
@@ -87,4 +123,6 @@ DRAFT_LACKS = {  # by the capability of a draft model that a method uses
 def require_of_draft(model: Any, capability: str) -> None:
     """Raise InvalidUse unless a draft model has the capability."""
     if capability not in model.capabilities:
-        raise InvalidUse(f"the draft model {getattr(model, 'name', '')} {DRAFT_LACKS[capability]}", "draft.capability")
+        raise InvalidUse(
+            f"the draft model {getattr(model, 'name', '')} {DRAFT_LACKS[capability]}", "draft.capability"
+        )

@@ -1,4 +1,6 @@
-"""The declaration of one kind of note: the panel that draws it, its meaning and its fields (note_kinds.py lists the kinds)."""
+"""The declaration of one kind of note: the panel that draws it, its meaning and its fields (note_kinds.py
+lists the kinds)."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -11,8 +13,8 @@ IDS = [11, 12, 13, 14]  # tokens of the examples
 class Note:
     """One kind of annotation ("note") that a method writes into the trace, and how the page draws it.
 
-    lens: the panel, a file of assets/viewer/lens, that draws it; about: one sentence for people; needed, maybe: required
-    and optional fields, field -> meaning; example: data with every field.
+    lens: the panel, a file of assets/viewer/lens, that draws it; about: one sentence for people; needed,
+    maybe: required and optional fields, field -> meaning; example: data with every field.
     """
 
     lens: str
@@ -29,8 +31,12 @@ class Note:
 
 
 def note(lens: str, about: str, **fields: tuple[str, Any]) -> Note:
-    """Return a Note. lens, about: as in Note; each field is name=(meaning, example), and a name that ends in ``_`` declares
-    an optional field without the ``_``."""
-    return Note(lens, about, {name: meaning for name, (meaning, _) in fields.items() if not name.endswith("_")},
-                {name[:-1]: meaning for name, (meaning, _) in fields.items() if name.endswith("_")},
-                {name.removesuffix("_"): example for name, (_, example) in fields.items()})
+    """Return a Note. lens, about: as in Note; each field is name=(meaning, example), and a name that ends
+    in ``_`` declares an optional field without the ``_``."""
+    return Note(
+        lens,
+        about,
+        {name: meaning for name, (meaning, _) in fields.items() if not name.endswith("_")},
+        {name[:-1]: meaning for name, (meaning, _) in fields.items() if name.endswith("_")},
+        {name.removesuffix("_"): example for name, (_, example) in fields.items()},
+    )

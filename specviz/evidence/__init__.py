@@ -1,1 +1,2 @@
-"""Evidence that the output is the target's, and how fast it is: certificates, statistics, benchmarks, baselines."""
+"""Evidence that the output is the target's, and how fast it is: certificates, statistics, benchmarks,
+baselines."""

@@ -1,4 +1,6 @@
-"""The benchmark figures that the page shows (assets/bench.json), computed from the same ledger file as docs/bench.md."""
+"""The benchmark figures that the page shows (assets/bench.json), computed from the same ledger file as
+docs/bench.md."""
+
 from __future__ import annotations
 
 import json
@@ -15,19 +17,28 @@ SCHEMA = "specviz-bench/1"
 
 
 def speedup_figures(ledger: Ledger, target: str | None = None, draft: str | None = None) -> dict[str, Any]:
-    """Return {schema, where, target, draft, noise, speedups}. ``where``: a sentence on machine, versions and models; ``noise``:
-    median difference of two runs of plain decoding; ``speedups``: {method key: {temperature: median speed-up over plain
-    decoding}}. Raises SessionError for an empty ledger."""
+    """Return {schema, where, target, draft, noise, speedups}. ``where``: a sentence on machine, versions
+    and models; ``noise``: median difference of two runs of plain decoding; ``speedups``: {method key:
+    {temperature: median speed-up over plain decoding}}. Raises SessionError for an empty ledger."""
     sessions, _ = bench_page.select_sessions(ledger, target, draft)
     speedups: dict[str, dict[str, float]] = {}
     for temperature in sorted({float(one.settings["temperature"]) for one in sessions}):
-        of = bench_page.figures_by_method([one for one in sessions if float(one.settings["temperature"]) == temperature])
+        of = bench_page.figures_by_method(
+            [one for one in sessions if float(one.settings["temperature"]) == temperature]
+        )
         for key, row in of.items():
             if row.speeds():
-                speedups.setdefault(key, {})[f"{temperature:g}"] = round(nonempty_quartiles(row.speeds())[1], 4)
-    return {"schema": SCHEMA, "where": bench_page.setting_sentence(sessions), "target": bench_page.name_of(sessions[0], "target"),
-            "draft": bench_page.name_of(sessions[0], "draft"),
-            "noise": round(median(bench_page.plain_differences(sessions) or [0.0]), 4), "speedups": speedups}
+                speedups.setdefault(key, {})[f"{temperature:g}"] = round(
+                    nonempty_quartiles(row.speeds())[1], 4
+                )
+    return {
+        "schema": SCHEMA,
+        "where": bench_page.setting_sentence(sessions),
+        "target": bench_page.name_of(sessions[0], "target"),
+        "draft": bench_page.name_of(sessions[0], "draft"),
+        "noise": round(median(bench_page.plain_differences(sessions) or [0.0]), 4),
+        "speedups": speedups,
+    }
 
 
 def figures_json(found: dict[str, Any]) -> str:

@@ -1,4 +1,5 @@
 """Write benchmark rows as CSV or Parquet: ``specviz bench --csv FILE --parquet FILE``."""
+
 from __future__ import annotations
 
 from dataclasses import asdict
@@ -23,24 +24,36 @@ def flatten_intervals(row: Row) -> Row:
 
 
 def ledger_rows(path: str | Path) -> list[Row]:
-    """Return a row for each run in a ledger file (``specviz bench --into``), runs of plain decoding included. Raises SessionError.
-    """
+    """Return a row for each run in a ledger file (``specviz bench --into``), runs of plain decoding
+    included. Raises SessionError."""
     from .bench_ledger import Ledger
 
-    return [{"session": number, "began": session.began, "prompt": group.prompt, "task": group.task, "repeat": group.repeat, **asdict(run)}
-            for number, session in enumerate(Ledger(path, there=True).sessions) for group in session.run_groups
-            for run in (group.plain, *group.runs)]
+    return [
+        {
+            "session": number,
+            "began": session.began,
+            "prompt": group.prompt,
+            "task": group.task,
+            "repeat": group.repeat,
+            **asdict(run),
+        }
+        for number, session in enumerate(Ledger(path, there=True).sessions)
+        for group in session.run_groups
+        for run in (group.plain, *group.runs)
+    ]
 
 
 def write_rows(rows: list[Row], csv: str | None = None, parquet: str | None = None) -> None:
-    """Write rows to a CSV file, a Parquet file, or both. Raises SessionError if a package is missing or a file cannot be written.
-    """
+    """Write rows to a CSV file, a Parquet file, or both. Raises SessionError if a package is missing or a
+    file cannot be written."""
     if not (csv or parquet):
         return
     try:
         import pandas
     except ImportError:
-        raise SessionError("--csv and --parquet need pandas: pip install 'specviz[notebook]'.", "bench.needs_pandas") from None
+        raise SessionError(
+            "--csv and --parquet need pandas: pip install 'specviz[notebook]'.", "bench.needs_pandas"
+        ) from None
     frame = pandas.DataFrame([flatten_intervals(row) for row in rows])
     try:
         if csv:
@@ -48,6 +61,10 @@ def write_rows(rows: list[Row], csv: str | None = None, parquet: str | None = No
         if parquet:
             write_file(parquet, frame.to_parquet(index=False))
     except ImportError:
-        raise SessionError("--parquet needs pyarrow: pip install 'specviz[notebook]'.", "bench.needs_pyarrow") from None
+        raise SessionError(
+            "--parquet needs pyarrow: pip install 'specviz[notebook]'.", "bench.needs_pyarrow"
+        ) from None
     except OSError as error:
-        raise SessionError(f"{csv or parquet} cannot be written: {error.strerror or error}.", "bench.write") from None
+        raise SessionError(
+            f"{csv or parquet} cannot be written: {error.strerror or error}.", "bench.write"
+        ) from None

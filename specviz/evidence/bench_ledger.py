@@ -1,8 +1,10 @@
 """The ledger: a file with the runs of a resumable benchmark, as JSON Lines. Each line is complete or absent.
 
-A session line holds request, settings and machine. A group line holds one run of plain decoding and the runs measured with it,
-so that pairs stay together. Sessions with other settings or on other machines may share the file; their runs are never
-combined: see ``comparable``. A change of weights under the same name is not detected."""
+A session line holds request, settings and machine. A group line holds one run of plain decoding and the
+runs measured with it, so that pairs stay together. Sessions with other settings or on other machines may
+share the file; their runs are never combined: see ``comparable``. A change of weights under the same name
+is not detected."""
+
 from __future__ import annotations
 
 import gzip
@@ -26,9 +28,9 @@ SECONDS = ("seconds", "prefill_seconds", "forward_seconds")  # fields of a run t
 
 @dataclass(frozen=True)
 class Run:
-    """One measured run of a method. Times in seconds, ``seconds`` after the prefill; same: whether the tokens equal plain
-    decoding's, None when sampling; failed: the error message of a failed run, whose other fields are meaningless; loops:
-    whether the answer repeats itself endlessly, None in old files."""
+    """One measured run of a method. Times in seconds, ``seconds`` after the prefill; same: whether the
+    tokens equal plain decoding's, None when sampling; failed: the error message of a failed run, whose
+    other fields are meaningless; loops: whether the answer repeats itself endlessly, None in old files."""
 
     method: str
     tokens: int = 0
@@ -46,15 +48,22 @@ class Run:
     @classmethod
     def read(cls, row: dict[str, Any]) -> Run:
         """Parse a row. Raises KeyError, TypeError or ValueError if it is malformed."""
-        figures: dict[str, Any] = {name: int(row[name]) for name in COUNTS} | {name: float(row[name]) for name in SECONDS}
-        return cls(str(row["method"]), **figures, same=None if row["same"] is None else bool(row["same"]), failed=str(row["failed"]),
-                   loops=None if row.get("loops") is None else bool(row["loops"]))
+        figures: dict[str, Any] = {name: int(row[name]) for name in COUNTS} | {
+            name: float(row[name]) for name in SECONDS
+        }
+        return cls(
+            str(row["method"]),
+            **figures,
+            same=None if row["same"] is None else bool(row["same"]),
+            failed=str(row["failed"]),
+            loops=None if row.get("loops") is None else bool(row["loops"]),
+        )
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """The runs measured together with one run of plain decoding, on one prompt. prompt: its number; repeat: from 1; wall: total
-    seconds, warm-up included."""
+    """The runs measured together with one run of plain decoding, on one prompt. prompt: its number; repeat:
+    from 1; wall: total seconds, warm-up included."""
 
     prompt: int
     task: str
@@ -73,8 +82,8 @@ class RunGroup:
 class Requested:
     """The runs that were requested over all sessions.
 
-    prompts: (number, task) of each; repeats: per prompt; tasks: those that were named, empty for all; skipped: {unavailable
-    method: reason}."""
+    prompts: (number, task) of each; repeats: per prompt; tasks: those that were named, empty for all;
+    skipped: {unavailable method: reason}."""
 
     methods: tuple[str, ...]
     prompts: tuple[tuple[int, str], ...]
@@ -86,21 +95,32 @@ class Requested:
     def __or__(self, other: Requested) -> Requested:
         """Return the union of two requests."""
         every = tuple(dict.fromkeys((*self.methods, *other.methods)))
-        return Requested(every, tuple(sorted({*self.prompts, *other.prompts})), max(self.repeats, other.repeats), other.suite,
-                     tuple(dict.fromkeys((*self.tasks, *other.tasks))) if self.tasks and other.tasks else (),
-                     {key: why for key, why in {**self.skipped, **other.skipped}.items() if key not in every})
+        return Requested(
+            every,
+            tuple(sorted({*self.prompts, *other.prompts})),
+            max(self.repeats, other.repeats),
+            other.suite,
+            tuple(dict.fromkeys((*self.tasks, *other.tasks))) if self.tasks and other.tasks else (),
+            {key: why for key, why in {**self.skipped, **other.skipped}.items() if key not in every},
+        )
 
     @classmethod
     def read(cls, row: dict[str, Any]) -> Requested:
         """Parse a row. Raises KeyError, TypeError or ValueError if it is malformed."""
-        return cls(tuple(map(str, row["methods"])), tuple((int(n), str(task)) for n, task in row["prompts"]), int(row["repeats"]),
-                   str(row["suite"]), tuple(map(str, row["tasks"])), {str(key): str(why) for key, why in row["skipped"].items()})
+        return cls(
+            tuple(map(str, row["methods"])),
+            tuple((int(n), str(task)) for n, task in row["prompts"]),
+            int(row["repeats"]),
+            str(row["suite"]),
+            tuple(map(str, row["tasks"])),
+            {str(key): str(why) for key, why in row["skipped"].items()},
+        )
 
 
 @dataclass
 class BenchSession:
-    """One session of a benchmark. began: UTC, ISO 8601; settings, machine: plain JSON, compared for equality; asked: the request.
-    """
+    """One session of a benchmark. began: UTC, ISO 8601; settings, machine: plain JSON, compared for
+    equality; asked: the request."""
 
     began: str
     settings: dict[str, Any]
@@ -109,19 +129,24 @@ class BenchSession:
     run_groups: list[RunGroup] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.settings, self.machine = json.loads(json.dumps([self.settings, self.machine]))  # normalise as after reading
+        self.settings, self.machine = json.loads(
+            json.dumps([self.settings, self.machine])
+        )  # normalise as after reading
 
 
 class Ledger:
-    """The ledger file at ``path``, optionally gzipped, read when the object is made. there: the file must exist. Raises
-    SessionError for a file that is not a ledger.
+    """The ledger file at ``path``, optionally gzipped, read when the object is made. there: the file must
+    exist. Raises SessionError for a file that is not a ledger.
 
     If a session was killed, its incomplete last line is ignored; ``prepare`` removes it."""
 
     def __init__(self, path: str | Path, there: bool = False):
         self.path = Path(path)
         self.sessions: list[BenchSession] = []
-        self._whole, self._torn, self._name, self._packed = 0, False, "", False
+        self._whole = 0
+        self._torn = False
+        self._name = ""
+        self._packed = False
         try:
             data = self.path.read_bytes() if there or self.path.exists() else b""
         except OSError as error:
@@ -139,24 +164,38 @@ class Ledger:
             try:
                 self._take(json.loads(line.decode("utf-8") if line.startswith(OPENS) else ""), named)
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise SessionError(f"Line {count} of {path} was not written by bench.", "ledger.line") from None
+                raise SessionError(
+                    f"Line {count} of {path} was not written by bench.", "ledger.line"
+                ) from None
             self._whole += len(line)
 
     def _take(self, row: dict[str, Any], named: dict[str, BenchSession]) -> None:
         if "leg" in row:
             run_group = row["leg"]
-            named[row["sitting"]].run_groups.append(RunGroup(
-                int(run_group["prompt"]), str(run_group["task"]), int(run_group["repeat"]), float(run_group["wall"]),
-                Run.read(run_group["plain"]), tuple(Run.read(run) for run in run_group["runs"])))
+            named[row["sitting"]].run_groups.append(
+                RunGroup(
+                    int(run_group["prompt"]),
+                    str(run_group["task"]),
+                    int(run_group["repeat"]),
+                    float(run_group["wall"]),
+                    Run.read(run_group["plain"]),
+                    tuple(Run.read(run) for run in run_group["runs"]),
+                )
+            )
             return
-        bench_session = BenchSession(str(row["began"]), dict(row["settings"]), dict(row["machine"]), Requested.read(row["asked"]))
+        bench_session = BenchSession(
+            str(row["began"]), dict(row["settings"]), dict(row["machine"]), Requested.read(row["asked"])
+        )
         named[row["sitting"]] = bench_session
         self.sessions.append(bench_session)
 
     def prepare(self) -> None:
-        """Create the file if it is missing, check that it is writable, and remove an incomplete last line. Raises SessionError."""
+        """Create the file if it is missing, check that it is writable, and remove an incomplete last line.
+        Raises SessionError."""
         if self._packed:
-            raise SessionError(f"{self.path} is compressed and only read: gunzip it to continue it.", "ledger.compressed")
+            raise SessionError(
+                f"{self.path} is compressed and only read: gunzip it to continue it.", "ledger.compressed"
+            )
         try:
             check_place(self.path)
             with self.path.open("ab") as file:
@@ -182,7 +221,9 @@ class Ledger:
             file.write(line.encode())
 
 
-def comparable(sessions: Iterable[BenchSession], settings: dict[str, Any], machine: dict[str, Any]) -> list[BenchSession]:
+def comparable(
+    sessions: Iterable[BenchSession], settings: dict[str, Any], machine: dict[str, Any]
+) -> list[BenchSession]:
     """Return the sessions with these settings and this machine, whose runs may be combined."""
     settings, machine = json.loads(json.dumps([settings, machine]))
     return [one for one in sessions if one.settings == settings and one.machine == machine]
@@ -190,14 +231,20 @@ def comparable(sessions: Iterable[BenchSession], settings: dict[str, Any], machi
 
 def finished_runs(sessions: Iterable[BenchSession]) -> set[tuple[int, int, str]]:
     """Return (prompt number, repeat, method) of every successful run."""
-    return {(run_group.prompt, run_group.repeat, run.method) for one in sessions for run_group in one.run_groups
-            for run in run_group.all_runs() if not run.failed}
+    return {
+        (run_group.prompt, run_group.repeat, run.method)
+        for one in sessions
+        for run_group in one.run_groups
+        for run in run_group.all_runs()
+        if not run.failed
+    }
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The measured part of a request. runs, of: measured and requested runs; turns, of_turns: measured and requested turns, a turn
-    being one prompt and one repeat with all methods; hours: spent so far; failed: {method: number of failed runs}."""
+    """The measured part of a request. runs, of: measured and requested runs; turns, of_turns: measured and
+    requested turns, a turn being one prompt and one repeat with all methods; hours: spent so far; failed:
+    {method: number of failed runs}."""
 
     runs: int
     of: int
@@ -209,8 +256,10 @@ class Progress:
     def __str__(self) -> str:
         text = f"All {self.of} runs ({self.of_turns} turns; in a turn every method runs once on one prompt) were measured"
         if self.runs < self.of:
-            text = (f"{self.runs} of {self.of} runs are measured ({100 * self.runs / self.of:.1f} %, {self.turns} of "
-                    f"{self.of_turns} turns complete)")
+            text = (
+                f"{self.runs} of {self.of} runs are measured ({100 * self.runs / self.of:.1f} %, {self.turns} of "
+                f"{self.of_turns} turns complete)"
+            )
         broke = ", ".join(f"{key} ({times})" for key, times in self.failed.items())
         return f"{text} in {60 * self.hours:.0f} minutes" + (f"; failed runs: {broke}" if broke else "")
 
@@ -221,8 +270,18 @@ def progress_of(sessions: list[BenchSession], asked: Requested) -> Progress:
     each = Counter((number, repeat) for number, repeat, method in there if method in asked.methods)
     turns = [(number, repeat) for number, _ in asked.prompts for repeat in range(1, asked.repeats + 1)]
     run_groups = [run_group for one in sessions for run_group in one.run_groups]
-    broke = {(run_group.prompt, run_group.repeat, run.method) for run_group in run_groups for run in run_group.runs if run.failed} - there
+    broke = {
+        (run_group.prompt, run_group.repeat, run.method)
+        for run_group in run_groups
+        for run in run_group.runs
+        if run.failed
+    } - there
     hours = sum(run_group.wall for run_group in run_groups) / 3600
-    return Progress(sum(each[turn] for turn in turns), len(turns) * len(asked.methods),
-                    sum(each[turn] == len(asked.methods) for turn in turns), len(turns), hours,
-                    dict(sorted(Counter(method for *_, method in broke).items())))
+    return Progress(
+        sum(each[turn] for turn in turns),
+        len(turns) * len(asked.methods),
+        sum(each[turn] == len(asked.methods) for turn in turns),
+        len(turns),
+        hours,
+        dict(sorted(Counter(method for *_, method in broke).items())),
+    )

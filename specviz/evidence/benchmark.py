@@ -1,9 +1,10 @@
 """Benchmark methods against plain decoding with paired runs.
 
-For every prompt and repeat, plain decoding and all methods run one after another in shuffled order on the same weights with the same
-sampling. A speed-up is the median of the paired ratios of seconds per token after the prefill, its spread their interquartile range.
-One short warm-up run per method is discarded.
+For every prompt and repeat, plain decoding and all methods run one after another in shuffled order on the
+same weights with the same sampling. A speed-up is the median of the paired ratios of seconds per token
+after the prefill, its spread their interquartile range. One short warm-up run per method is discarded.
 """
+
 from __future__ import annotations
 
 import random
@@ -26,8 +27,20 @@ if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
 MEAN = "mean"  # task name of the row over all tasks
-COLUMNS = ["method", "task", "block_efficiency", "acceptance_rate", "tokens_per_second", "walltime_speedup", "spread",
-           "of_possible", "overhead_share", "same_tokens", "looping_share", "walltime_speedup_without_loops"]
+COLUMNS = [
+    "method",
+    "task",
+    "block_efficiency",
+    "acceptance_rate",
+    "tokens_per_second",
+    "walltime_speedup",
+    "spread",
+    "of_possible",
+    "overhead_share",
+    "same_tokens",
+    "looping_share",
+    "walltime_speedup_without_loops",
+]
 WARM_TOKENS = 12
 
 Runner = Callable[[str | list[dict[str, str]], Sampling, int], Result]  # (prompt, sampling, max_new_tokens)
@@ -35,9 +48,9 @@ Runner = Callable[[str | list[dict[str, str]], Sampling, int], Result]  # (promp
 
 @dataclass
 class Cell:
-    """The accumulated results of one method on one task. ratios: speed-ups over the paired runs of plain decoding; same: runs with
-    the same tokens as plain decoding; looping: runs whose answer repeats itself endlessly; non_looping...: figures without
-    these."""
+    """The accumulated results of one method on one task. ratios: speed-ups over the paired runs of plain
+    decoding; same: runs with the same tokens as plain decoding; looping: runs whose answer repeats itself
+    endlessly; non_looping...: figures without these."""
 
     totals: Totals = field(default_factory=Totals)
     forward_seconds: float = 0.0
@@ -64,39 +77,74 @@ class Cell:
             self.non_looping_ratios += [] if circles else [ratio]
 
     def row(self, greedy: bool) -> dict[str, Any]:
-        """Return the results as a row of the table. greedy: whether tokens are compared with plain decoding's."""
+        """Return the results as a row of the table. greedy: whether tokens are compared with plain
+        decoding's."""
         figures, seconds = self.totals.metrics(), self.totals.seconds
         low, middle, high = quartiles(self.ratios)
         non_looping = quartiles(self.non_looping_ratios)[1]
-        return {"block_efficiency": figures["block_efficiency"], "acceptance_rate": figures["acceptance_rate"],
-                "tokens_per_second": figures["tokens_per_second"], "walltime_speedup": middle, "spread": [low, high],
-                "overhead_share": 1 - self.forward_seconds / seconds if seconds else None,
-                "same_tokens": self.same / self.runs if greedy and self.runs else None,
-                "looping_share": self.looping / self.runs if self.runs else None,
-                "walltime_speedup_without_loops": non_looping,
-                "block_efficiency_without_loops": self.non_looping.metrics()["block_efficiency"], "runs": self.runs,
-                "tokens": self.totals.tokens}
+        return {
+            "block_efficiency": figures["block_efficiency"],
+            "acceptance_rate": figures["acceptance_rate"],
+            "tokens_per_second": figures["tokens_per_second"],
+            "walltime_speedup": middle,
+            "spread": [low, high],
+            "overhead_share": 1 - self.forward_seconds / seconds if seconds else None,
+            "same_tokens": self.same / self.runs if greedy and self.runs else None,
+            "looping_share": self.looping / self.runs if self.runs else None,
+            "walltime_speedup_without_loops": non_looping,
+            "block_efficiency_without_loops": self.non_looping.metrics()["block_efficiency"],
+            "runs": self.runs,
+            "tokens": self.totals.tokens,
+        }
 
 
-def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[str | Path] | None = None, *,
-          tasks: Sequence[str] = (), prompts: Any = None, repeats: Any = 3, max_new_tokens: Any = 128,
-          sampling: Sampling = Sampling(), reference: bool = False,
-          quiet: bool | None = None, deterministic: bool = False) -> dict[str, Any]:
-    """Benchmark methods. Return {environment, rows}: a row for each method and task, and for each method its mean over the tasks (task
-    "mean"). With ``reference``, where passes can be timed, also {passes}: the rows of ``pass_times.pass_times``.
+def bench(
+    loaded: Loaded,
+    methods: Sequence[str],
+    suite: str | Path | Sequence[str | Path] | None = None,
+    *,
+    tasks: Sequence[str] = (),
+    prompts: Any = None,
+    repeats: Any = 3,
+    max_new_tokens: Any = 128,
+    sampling: Sampling = Sampling(),
+    reference: bool = False,
+    quiet: bool | None = None,
+    deterministic: bool = False,
+) -> dict[str, Any]:
+    """Benchmark methods. Return {environment, rows}: a row for each method and task, and for each method
+    its mean over the tasks (task "mean"). With ``reference``, where passes can be timed, also {passes}: the
+    rows of ``pass_times.pass_times``.
 
-    suite: a file of prompts, or several ("ours" for the shipped one), as in ``read_suite``; tasks: only these; prompts: number
-    per task; reference: add rows for transformers' decoding with the same weights, and for llama.cpp if installed; quiet: no
-    progress bar (None: none if stderr is not a terminal); deterministic: as in Session. Ctrl-C ends the measurement and returns
-    what was measured. Raises SessionError before anything is measured."""
-    repeats, length = read_integer("repeats", repeats, 1, 1000), read_integer("max_new_tokens", max_new_tokens, 1)
+    suite: a file of prompts, or several ("ours" for the shipped one), as in ``read_suite``; tasks: only
+    these; prompts: number per task; reference: add rows for transformers' decoding with the same weights,
+    and for llama.cpp if installed; quiet: no progress bar (None: none if stderr is not a terminal);
+    deterministic: as in Session. Ctrl-C ends the measurement and returns what was measured. Raises
+    SessionError before anything is measured."""
+    repeats, length = (
+        read_integer("repeats", repeats, 1, 1000),
+        read_integer("max_new_tokens", max_new_tokens, 1),
+    )
     plan = prepare(loaded, methods, suite, tasks, prompts, length, sampling, reference, deterministic)
     cells, interrupted = measure(plan.runners, plan.items, repeats, length, sampling, quiet)
-    env = {**loaded.facts["env"], "target": loaded.facts["target"], "draft": loaded.facts["draft"],
-           "suite": plan.suite, "prompts": len(plan.items), "too_long": plan.too_long, "repeats": repeats, "max_new_tokens": length,
-           "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "seed": sampling.seed,
-           "deterministic": deterministic,
-           "spread": "interquartile range of the paired ratios", "skipped": plan.skipped, "interrupted": interrupted}
+    env = {
+        **loaded.facts["env"],
+        "target": loaded.facts["target"],
+        "draft": loaded.facts["draft"],
+        "suite": plan.suite,
+        "prompts": len(plan.items),
+        "too_long": plan.too_long,
+        "repeats": repeats,
+        "max_new_tokens": length,
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "seed": sampling.seed,
+        "deterministic": deterministic,
+        "spread": "interquartile range of the paired ratios",
+        "skipped": plan.skipped,
+        "interrupted": interrupted,
+    }
     table = rows(cells, sampling.temperature == 0)
     add_share_of_oracle(table, {key for key, method in catalogue().items() if method.bound})
     report: dict[str, Any] = {"environment": env, "rows": table}
@@ -113,9 +161,9 @@ def bench(loaded: Loaded, methods: Sequence[str], suite: str | Path | Sequence[s
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured. runners: {row name: function that runs it}, plain decoding first; items: the prompts; suite, mark: names
-    and content hash of the prompt files; skipped: {unavailable method: reason}; too_long: number of prompts that do not fit
-    into the context."""
+    """What is measured. runners: {row name: function that runs it}, plain decoding first; items: the
+    prompts; suite, mark: names and content hash of the prompt files; skipped: {unavailable method: reason};
+    too_long: number of prompts that do not fit into the context."""
 
     runners: dict[str, Runner]
     items: list[Item]
@@ -125,30 +173,54 @@ class Plan:
     too_long: int
 
 
-def prepare(loaded: Loaded, methods: Sequence[str], suite: Any, tasks: Sequence[str], prompts: Any, length: int, sampling: Sampling,
-            reference: bool, deterministic: bool) -> Plan:
-    """Validate the arguments of ``bench`` and return the plan. length: tokens per answer. Raises SessionError."""
+def prepare(
+    loaded: Loaded,
+    methods: Sequence[str],
+    suite: Any,
+    tasks: Sequence[str],
+    prompts: Any,
+    length: int,
+    sampling: Sampling,
+    reference: bool,
+    deterministic: bool,
+) -> Plan:
+    """Validate the arguments of ``bench`` and return the plan. length: tokens per answer. Raises
+    SessionError."""
     most = None if prompts is None else read_integer("prompts", prompts, 1)
     files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
     items, mark = read_suites(files)
     asked = select_items(items, tasks, most)
     runners, skipped = _runners(loaded, methods, sampling, deterministic)
-    items = [item for item in with_earlier_answers(runners, asked, length) if fits_context(runners, item, length)]
+    items = [
+        item for item in with_earlier_answers(runners, asked, length) if fits_context(runners, item, length)
+    ]
     if not items:
-        raise SessionError(f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.",
-                           "suite.too_long")
+        raise SessionError(
+            f"No prompt of the suite leaves room for {length} tokens in the context of {loaded.context}.",
+            "suite.too_long",
+        )
     others: dict[str, Runner] = {}
     if reference:
         from . import llamacpp_baseline, transformers_baseline
 
         plain = next(iter(runners.values())).session
-        others = {**transformers_baseline.references(loaded, plain), **llamacpp_baseline.references(loaded, plain)}
-    return Plan({**runners, **others}, items, ", ".join(suite_path(one).name for one in files), mark, skipped, len(asked) - len(items))
+        others = {
+            **transformers_baseline.references(loaded, plain),
+            **llamacpp_baseline.references(loaded, plain),
+        }
+    return Plan(
+        {**runners, **others},
+        items,
+        ", ".join(suite_path(one).name for one in files),
+        mark,
+        skipped,
+        len(asked) - len(items),
+    )
 
 
 def with_earlier_answers(runners: dict[str, Any], items: list[Item], length: int) -> Iterator[Item]:
-    """Yield the items; earlier user messages of a conversation are answered greedily. Conversations that do not fit into the
-    context are left out."""
+    """Yield the items; earlier user messages of a conversation are answered greedily. Conversations that do
+    not fit into the context are left out."""
     session = next(iter(runners.values())).session
     for item in items:
         messages: list[dict[str, str]] = []
@@ -159,7 +231,9 @@ def with_earlier_answers(runners: dict[str, Any], items: list[Item], length: int
                 messages.append({"role": "assistant", "content": answer})
         except SessionError:
             continue
-        yield replace(item, prompt=[*messages, {"role": "user", "content": item.prompt}]) if messages else item
+        yield (
+            replace(item, prompt=[*messages, {"role": "user", "content": item.prompt}]) if messages else item
+        )
 
 
 def fits_context(runners: dict[str, Any], item: Item, length: int) -> bool:
@@ -173,25 +247,36 @@ def fits_context(runners: dict[str, Any], item: Item, length: int) -> bool:
 
 @dataclass(frozen=True)
 class CatalogueRunner:
-    """Runs a method of the catalogue for the benchmark: calling it with (prompt, sampling, length) returns a Result."""
+    """Runs a method of the catalogue for the benchmark: calling it with (prompt, sampling, length) returns
+    a Result."""
 
     session: Session
 
     def __call__(self, prompt: str | list[dict[str, str]], sampling: Sampling, length: int) -> Result:
         mine = self.session
-        return collect(Session(mine.loaded, mine.method, mine.knobs, sampling, deterministic=mine.deterministic).run(prompt, length))
+        return collect(
+            Session(mine.loaded, mine.method, mine.knobs, sampling, deterministic=mine.deterministic).run(
+                prompt, length
+            )
+        )
 
 
-def _runners(loaded: Loaded, keys: Sequence[str], sampling: Sampling,
-             deterministic: bool = False) -> tuple[dict[str, CatalogueRunner], dict[str, str]]:
+def _runners(
+    loaded: Loaded, keys: Sequence[str], sampling: Sampling, deterministic: bool = False
+) -> tuple[dict[str, CatalogueRunner], dict[str, str]]:
     """Return runners (plain decoding first) and the reasons for skipped methods."""
     chosen = [find_method(key) for key in keys]
     plain = next(iter(catalogue().values()))  # plain decoding is the first method
-    runners = {plain.key: CatalogueRunner(Session(loaded, plain, None, sampling, deterministic=deterministic))}
+    runners = {
+        plain.key: CatalogueRunner(Session(loaded, plain, None, sampling, deterministic=deterministic))
+    }
     skipped: dict[str, str] = {}
     for method in chosen:
         try:
-            runners.setdefault(method.key, CatalogueRunner(Session(loaded, method, None, sampling, deterministic=deterministic)))
+            runners.setdefault(
+                method.key,
+                CatalogueRunner(Session(loaded, method, None, sampling, deterministic=deterministic)),
+            )
         except SessionError as error:
             skipped[method.key] = str(error)
     if skipped and len(skipped) == len(chosen):
@@ -199,10 +284,16 @@ def _runners(loaded: Loaded, keys: Sequence[str], sampling: Sampling,
     return runners, skipped
 
 
-def measure(runners: dict[str, Runner], items: list[Item], repeats: int, length: int, sampling: Sampling,
-            quiet: bool | None = None) -> tuple[dict[tuple[str, str], Cell], bool]:
-    """Run every method on every prompt. Return ({(method, task): Cell}, whether Ctrl-C interrupted). The first runner is the
-    baseline."""
+def measure(
+    runners: dict[str, Runner],
+    items: list[Item],
+    repeats: int,
+    length: int,
+    sampling: Sampling,
+    quiet: bool | None = None,
+) -> tuple[dict[tuple[str, str], Cell], bool]:
+    """Run every method on every prompt. Return ({(method, task): Cell}, whether Ctrl-C interrupted). The
+    first runner is the baseline."""
     from tqdm import tqdm
 
     cells: dict[tuple[str, str], Cell] = {}
@@ -229,20 +320,31 @@ def measure(runners: dict[str, Runner], items: list[Item], repeats: int, length:
 
 
 def rows(cells: dict[tuple[str, str], Cell], greedy: bool) -> list[dict[str, Any]]:
-    """Return the rows of the result table: for each method one per task, then the mean of every figure over the tasks."""
+    """Return the rows of the result table: for each method one per task, then the mean of every figure over
+    the tasks."""
     out = []
     for name in dict.fromkeys(name for name, _ in cells):
-        mine = [{"method": name, "task": task, **cell.row(greedy)} for (who, task), cell in cells.items() if who == name]
+        mine = [
+            {"method": name, "task": task, **cell.row(greedy)}
+            for (who, task), cell in cells.items()
+            if who == name
+        ]
         counts = {key: sum(row[key] for row in mine) for key in ("runs", "tokens")}
-        figures = {key: _mean([row[key] for row in mine if not key.endswith("_without_loops") or row[key] is not None] or [None])
-                   for key in mine[0] if key not in ("method", "task", *counts)}
+        figures = {
+            key: _mean(
+                [row[key] for row in mine if not key.endswith("_without_loops") or row[key] is not None]
+                or [None]
+            )
+            for key in mine[0]
+            if key not in ("method", "task", *counts)
+        }
         out += [*mine, {"method": name, "task": MEAN, **figures, **counts}]
     return out
 
 
 def add_share_of_oracle(table: list[dict[str, Any]], bounds: set[str]) -> None:
-    """Add ``of_possible`` to the rows: the speed-up divided by that of the oracle method (a key in ``bounds``) on the same task;
-    None if it was not run."""
+    """Add ``of_possible`` to the rows: the speed-up divided by that of the oracle method (a key in
+    ``bounds``) on the same task; None if it was not run."""
     limits = {row["task"]: row["walltime_speedup"] for row in table if row["method"] in bounds}
     for row in table:
         limit, ours = limits.get(row["task"]), row["walltime_speedup"]

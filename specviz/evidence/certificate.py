@@ -1,10 +1,13 @@
-"""Certificates of exactness on the real engine: greedy text equals plain decoding, sampled tokens follow the target's distribution.
+"""Certificates of exactness on the real engine: greedy text equals plain decoding, sampled tokens follow
+the target's distribution.
 
-Greedy: token for token. Floating-point sums differ in their last bits with the shape of the pass, so a divergence where the top two
-logits are closer than this noise (measured on the spot) is a near-tie; any other divergence is a defect.
-Sampling: a chi-square test of the first tokens of many short seeded runs against the target's distribution, and the acceptance rate of
-the first draft token against its expectation sum(min(p, q)) (Leviathan et al. 2211.17192).
+Greedy: token for token. Floating-point sums differ in their last bits with the shape of the pass, so a
+divergence where the top two logits are closer than this noise (measured on the spot) is a near-tie; any
+other divergence is a defect. Sampling: a chi-square test of the first tokens of many short seeded runs
+against the target's distribution, and the acceptance rate of the first draft token against its expectation
+sum(min(p, q)) (Leviathan et al. 2211.17192).
 """
+
 from __future__ import annotations
 
 import math
@@ -49,8 +52,8 @@ TEXTS = {  # details of a certificate, by identifier
 
 
 def fix_bucket(loaded: Loaded) -> str:
-    """Make every forward pass of a target with static shapes use the largest shape, so that plain decoding and verification
-    compute the same sums. Return a description of forward pass and data type."""
+    """Make every forward pass of a target with static shapes use the largest shape, so that plain decoding
+    and verification compute the same sums. Return a description of forward pass and data type."""
     numbers = loaded.facts["env"]["dtype"]
     if getattr(loaded, "forward", "eager") == "eager":
         return f"eager, {numbers}"
@@ -58,14 +61,19 @@ def fix_bucket(loaded: Loaded) -> str:
     return f"{loaded.forward}, {numbers}, every pass in one bucket of {BUCKETS[-1]} rows"
 
 
-def greedy(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]] | None = None, max_new_tokens: int = 96,
-           knobs: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Compare a method with plain decoding of the same target at temperature 0. key: a method's key, or a Method;
-    prompts: texts or token ids. Raises ValueError for invalid knobs.
+def greedy(
+    loaded: Loaded,
+    key: str | Method,
+    prompts: Sequence[str | list[int]] | None = None,
+    max_new_tokens: int = 96,
+    knobs: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Compare a method with plain decoding of the same target at temperature 0. key: a method's key, or a
+    Method; prompts: texts or token ids. Raises ValueError for invalid knobs.
 
-    status: "identical"; "near_tie" (it diverged where the top two logits are closer than rounding errors); "diverged"
-    (a defect, unless the method is lossy); "unavailable". tokens: number of equal tokens; position: index of the first
-    divergence; margin: difference of plain decoding's top two logits there.
+    status: "identical"; "near_tie" (it diverged where the top two logits are closer than rounding errors);
+    "diverged" (a defect, unless the method is lossy); "unavailable". tokens: number of equal tokens;
+    position: index of the first divergence; margin: difference of plain decoding's top two logits there.
     """
     method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.unsupported_reason(method)
@@ -73,12 +81,14 @@ def greedy(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]]
         return _greedy_result("unavailable", detail=missing)
     agreed, worst = 0, None
     with torch.inference_mode():
-        for prompt in prompts or loaded.codec.prompts[:len(PROMPTS)] or PROMPTS:
+        for prompt in prompts or loaded.codec.prompts[: len(PROMPTS)] or PROMPTS:
             ids = encode(loaded, prompt)
             limit = min(max_new_tokens, loaded.context - len(ids))
             plain, gaps = plain_decoding(loaded.open_target(), ids, limit, loaded.end_tokens)
             ours = _write(loaded, method, knobs, ids, limit)
-            same = next((i for i, (a, b) in enumerate(zip(plain, ours)) if a != b), min(len(plain), len(ours)))
+            same = next(
+                (i for i, (a, b) in enumerate(zip(plain, ours)) if a != b), min(len(plain), len(ours))
+            )
             agreed += same
             if plain != ours and (worst is None or worst["status"] == "near_tie"):
                 worst = _divergence(loaded, ids + plain[:same], plain[same:], ours[same:], gaps[same:], same)
@@ -89,21 +99,29 @@ def greedy(loaded: Loaded, key: str | Method, prompts: Sequence[str | list[int]]
     return {**worst, "tokens": agreed}
 
 
-def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] | None = None, samples: int = 300,
-                 sampling: Sampling = Sampling(1.0), knobs: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Compare the distribution of a method's first tokens with the target's at a temperature above 0. The seeds come
-    from ``sampling``. Raises ValueError for invalid knobs.
+def distribution(
+    loaded: Loaded,
+    key: str | Method,
+    prompt: str | list[int] | None = None,
+    samples: int = 300,
+    sampling: Sampling = Sampling(1.0),
+    knobs: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Compare the distribution of a method's first tokens with the target's at a temperature above 0. The
+    seeds come from ``sampling``. Raises ValueError for invalid knobs.
 
-    status: "pass"; "fail"; "not applicable" (the method is not exact, or the target has only one possible token);
-    "unavailable". z: deviation of the counts in standard deviations; samples: number of runs.
+    status: "pass"; "fail"; "not applicable" (the method is not exact, or the target has only one possible
+    token); "unavailable". z: deviation of the counts in standard deviations; samples: number of runs.
     """
     method = catalogue()[key] if isinstance(key, str) else key
     missing = loaded.unsupported_reason(method)
     if missing:
         return _distribution_result("unavailable", detail=missing)
     if method.exactness != "exact":
-        return _distribution_result("not applicable",
-                                    detail=TEXTS["not_promised"].format(title=method.title, exactness=method.exactness))
+        return _distribution_result(
+            "not applicable",
+            detail=TEXTS["not_promised"].format(title=method.title, exactness=method.exactness),
+        )
     with torch.inference_mode():
         ids = encode(loaded, prompt or (*loaded.codec.prompts, *PROMPTS)[0])
         probs = NextTokenDistribution(loaded.open_target(), ids, sampling)
@@ -122,8 +140,11 @@ def distribution(loaded: Loaded, key: str | Method, prompt: str | list[int] | No
     return _distribution_result("pass" if passed else "fail", round(z, 3), samples, detail)
 
 
-def plain_decoding(target: Target, prompt: list[int], limit: int, stop=frozenset()) -> tuple[list[int], list[float]]:
-    """Return (the target's greedy tokens, computed with one pass per token, and the difference of the top two logits at each)."""
+def plain_decoding(
+    target: Target, prompt: list[int], limit: int, stop=frozenset()
+) -> tuple[list[int], list[float]]:
+    """Return (the target's greedy tokens, computed with one pass per token, and the difference of the top
+    two logits at each)."""
     tokens, gaps = list(prompt), []
     target.capture(frozenset())
     while len(gaps) < limit and not (gaps and tokens[-1] in stop):
@@ -131,15 +152,17 @@ def plain_decoding(target: Target, prompt: list[int], limit: int, stop=frozenset
         best = row.float().topk(2).values
         gaps.append(float(best[0] - best[1]))
         tokens.append(int(row.argmax()))
-    return tokens[len(prompt):], gaps
+    return tokens[len(prompt) :], gaps
 
 
 class NextTokenDistribution:
-    """The target's next-token distribution: calling it with a few further tokens returns the distribution [vocab] after the prompt
-    and them."""
+    """The target's next-token distribution: calling it with a few further tokens returns the distribution
+    [vocab] after the prompt and them."""
 
     def __init__(self, target: Target, prompt: list[int], sampling: Sampling):
-        self._target, self._prompt, self._sampling = target, prompt, sampling
+        self._target = target
+        self._prompt = prompt
+        self._sampling = sampling
         target.capture(frozenset())
 
     def __call__(self, more: Tokens) -> Tensor:
@@ -157,17 +180,21 @@ def _write(loaded, method: Method, knobs, ids: list[int], limit: int) -> list[in
     state = State(list(ids), Sampling(0.0), limit=limit, stop=loaded.end_tokens)
     for _ in (parts.loop or speculate)(parts, kit.target, state):
         pass
-    return state.tokens[len(ids):]
+    return state.tokens[len(ids) :]
 
 
 def first_tokens(loaded, method, knobs, ids, sampling, samples) -> Generator[tuple[Tokens, dict | None]]:
-    """Run a method many times. Yield for each run its first tokens, and the decision about the first draft node (None without a
-    draft)."""
+    """Run a method many times. Yield for each run its first tokens, and the decision about the first draft
+    node (None without a draft)."""
     kit = loaded.kit()
     parts = method.build(kit, **method.read_knobs(knobs or {}))
     for run in range(samples):
-        state = State(list(ids), replace(sampling, seed=1_000_003 * sampling.seed + run), limit=loaded.context - len(ids),
-                      stop=loaded.end_tokens)
+        state = State(
+            list(ids),
+            replace(sampling, seed=1_000_003 * sampling.seed + run),
+            limit=loaded.context - len(ids),
+            stop=loaded.end_tokens,
+        )
         nodes: tuple[dict[str, Any], ...] = ()
         trial = None
         with closing((parts.loop or speculate)(parts, kit.target, state)) as events:
@@ -175,24 +202,37 @@ def first_tokens(loaded, method, knobs, ids, sampling, samples) -> Generator[tup
                 if isinstance(event, Drafted):
                     nodes = event.nodes
                 elif isinstance(event, Decided) and event.round == 0:
-                    trial = next(({**t, "tok": next(iter(nodes))["tok"]} for t in event.decisions if t["node"] == 0), None)
+                    trial = next(
+                        ({**t, "tok": next(iter(nodes))["tok"]} for t in event.decisions if t["node"] == 0),
+                        None,
+                    )
                 elif isinstance(event, Committed) and len(state.tokens) - len(ids) >= DEPTH:
                     break
-        yield tuple(state.tokens[len(ids):len(ids) + DEPTH]), trial
+        yield tuple(state.tokens[len(ids) : len(ids) + DEPTH]), trial
 
 
 def _draft_distribution(loaded, method: Method, ids: list[int], sampling: Sampling) -> Tensor | None:
-    return NextTokenDistribution(loaded.kit().open("draft"), ids, sampling)(()) if "draft" in method.needs else None
+    return (
+        NextTokenDistribution(loaded.kit().open("draft"), ids, sampling)(())
+        if "draft" in method.needs
+        else None
+    )
 
 
 def _divergence(loaded, tokens, plain, ours, gaps, at: int) -> dict[str, Any]:
     """Classify the divergence of two texts after ``tokens``; plain, ours, gaps: from there on."""
     if not plain or not ours:
-        return _greedy_result("diverged", position=at, detail=TEXTS["ended_before" if plain else "ended_after"].format(at=at))
+        return _greedy_result(
+            "diverged", position=at, detail=TEXTS["ended_before" if plain else "ended_after"].format(at=at)
+        )
     rounding = logit_noise(loaded.open_target(), tokens)
     tie = gaps[0] <= TIE * rounding
-    return _greedy_result("near_tie" if tie else "diverged", position=at, margin=gaps[0],
-                          detail=TEXTS["near_tie" if tie else "diverged"].format(at=at, gap=gaps[0], noise=rounding))
+    return _greedy_result(
+        "near_tie" if tie else "diverged",
+        position=at,
+        margin=gaps[0],
+        detail=TEXTS["near_tie" if tie else "diverged"].format(at=at, gap=gaps[0], noise=rounding),
+    )
 
 
 def logit_noise(target: Target, tokens: list[int]) -> float:
@@ -208,13 +248,20 @@ def logit_noise(target: Target, tokens: list[int]) -> float:
 
 def encode(loaded, prompt: str | list[int]) -> list[int]:
     """Return the token ids of a prompt in the chat template; ids are returned unchanged."""
-    return loaded.codec.encode([{"role": "user", "content": prompt}], False) if isinstance(prompt, str) else list(prompt)
+    return (
+        loaded.codec.encode([{"role": "user", "content": prompt}], False)
+        if isinstance(prompt, str)
+        else list(prompt)
+    )
 
 
-def _greedy_result(status: str, tokens: int = 0, position: int | None = None, margin: float | None = None,
-                   detail: str = "") -> dict[str, Any]:
+def _greedy_result(
+    status: str, tokens: int = 0, position: int | None = None, margin: float | None = None, detail: str = ""
+) -> dict[str, Any]:
     return {"status": status, "tokens": tokens, "position": position, "margin": margin, "detail": detail}
 
 
-def _distribution_result(status: str, z: float | None = None, samples: int = 0, detail: str = "") -> dict[str, Any]:
+def _distribution_result(
+    status: str, z: float | None = None, samples: int = 0, detail: str = ""
+) -> dict[str, Any]:
     return {"status": status, "z": z, "samples": samples, "detail": detail}

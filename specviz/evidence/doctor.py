@@ -1,5 +1,7 @@
-"""Report on this machine: processor, memory, GPU, libraries, the forward pass and kernel in use, the duration of a forward pass,
-and missing packages with the commands that install them. This is the data of ``specviz doctor``."""
+"""Report on this machine: processor, memory, GPU, libraries, the forward pass and kernel in use, the
+duration of a forward pass, and missing packages with the commands that install them. This is the data of
+``specviz doctor``."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -19,7 +21,19 @@ from ..core import DraftTree
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-CPU_FLAGS = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "asimddp", "i8mm", "bf16")
+CPU_FLAGS = (
+    "avx2",
+    "avx512f",
+    "avx_vnni",
+    "avx512_vnni",
+    "avx512_bf16",
+    "amx_int8",
+    "amx_bf16",
+    "asimd",
+    "asimddp",
+    "i8mm",
+    "bf16",
+)
 PASS_TOKENS = (1, 2, 4, 8, 16)  # tokens of the forward passes that are timed
 CONTEXT = 64  # cached tokens before each of them
 SECONDS = 2.0
@@ -34,9 +48,11 @@ OPTIONAL = {  # import name: (what needs it, how to get it)
 }
 
 
-def report(target: str | None = None, draft: str | None = None, device: str = "auto", seconds: float = SECONDS) -> dict[str, Any]:
-    """Return the report as plain data for JSON. If the target cannot be loaded, ``target.problem`` is the reason, and everything
-    else is reported.
+def report(
+    target: str | None = None, draft: str | None = None, device: str = "auto", seconds: float = SECONDS
+) -> dict[str, Any]:
+    """Return the report as plain data for JSON. If the target cannot be loaded, ``target.problem`` is the
+    reason, and everything else is reported.
 
     seconds: time budget of the measurement of forward passes, 0 for none."""
     return _with_machine(_target(target, draft, device, seconds))
@@ -48,8 +64,15 @@ def report_loaded(loaded: Loaded, seconds: float = SECONDS) -> dict[str, Any]:
 
 
 def _with_machine(target: dict[str, Any]) -> dict[str, Any]:
-    return {"machine": machine(), "memory": memory(), "gpu": gpus(), "libraries": libraries(), "target": target,
-            "missing": missing_packages(), "to_fetch": targets_to_fetch()}
+    return {
+        "machine": machine(),
+        "memory": memory(),
+        "gpu": gpus(),
+        "libraries": libraries(),
+        "target": target,
+        "missing": missing_packages(),
+        "to_fetch": targets_to_fetch(),
+    }
 
 
 def machine() -> dict[str, Any]:
@@ -58,18 +81,33 @@ def machine() -> dict[str, Any]:
 
     use_cores()
     text = _text("/proc/cpuinfo")
-    name = next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), platform.machine())
+    name = next(
+        (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")),
+        platform.machine(),
+    )
     words = set(text.replace("\n", " ").split())
-    return {"processor": name, "cores": physical_cores(), "threads": torch.get_num_threads(), "system": platform.platform(),
-            "instructions": [flag for flag in CPU_FLAGS if flag in words], "torch_uses": torch.backends.cpu.get_cpu_capability(),
-            "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None}
+    return {
+        "processor": name,
+        "cores": physical_cores(),
+        "threads": torch.get_num_threads(),
+        "system": platform.platform(),
+        "instructions": [flag for flag in CPU_FLAGS if flag in words],
+        "torch_uses": torch.backends.cpu.get_cpu_capability(),
+        "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+    }
 
 
 def memory() -> dict[str, float | None]:
     """Return total and available memory in GB; None where the system does not report it."""
-    found = {line.split(":")[0]: line.split()[1] for line in _text("/proc/meminfo").splitlines() if len(line.split()) > 1}
-    return {name: round(int(found[key]) * 1024 / 1e9, 2) if key in found else None
-            for name, key in (("total_gb", "MemTotal"), ("available_gb", "MemAvailable"))}
+    found = {
+        line.split(":")[0]: line.split()[1]
+        for line in _text("/proc/meminfo").splitlines()
+        if len(line.split()) > 1
+    }
+    return {
+        name: round(int(found[key]) * 1024 / 1e9, 2) if key in found else None
+        for name, key in (("total_gb", "MemTotal"), ("available_gb", "MemAvailable"))
+    }
 
 
 def gpus() -> list[dict[str, Any]]:
@@ -77,27 +115,48 @@ def gpus() -> list[dict[str, Any]]:
     rows = []
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         found = torch.cuda.get_device_properties(index)
-        rows.append({"name": found.name, "memory_gb": round(found.total_memory / 1e9, 1), "capability": f"{found.major}.{found.minor}",
-                     "driver": _text("/sys/module/nvidia/version").strip() or None})
+        rows.append(
+            {
+                "name": found.name,
+                "memory_gb": round(found.total_memory / 1e9, 1),
+                "capability": f"{found.major}.{found.minor}",
+                "driver": _text("/sys/module/nvidia/version").strip() or None,
+            }
+        )
     return rows
 
 
 def libraries() -> dict[str, Any]:
     """Return the versions of the libraries that matter for results and speed."""
-    versions = {name: _version(name) for name in ("specviz", "torch", "transformers", "gradio", "numpy", "safetensors", "huggingface_hub")}
+    versions = {
+        name: _version(name)
+        for name in ("specviz", "torch", "transformers", "gradio", "numpy", "safetensors", "huggingface_hub")
+    }
     from .. import VERSION
 
     versions["specviz"] = VERSION
-    return {"python": platform.python_version(), **versions, "cuda_build": torch.version.cuda,
-            "quantised_engines": list(torch.backends.quantized.supported_engines), "mkldnn": torch.backends.mkldnn.is_available()}
+    return {
+        "python": platform.python_version(),
+        **versions,
+        "cuda_build": torch.version.cuda,
+        "quantised_engines": list(torch.backends.quantized.supported_engines),
+        "mkldnn": torch.backends.mkldnn.is_available(),
+    }
 
 
 def missing_packages() -> list[dict[str, str]]:
-    """Return the optional packages that are not installed, with what needs them and the command that installs them."""
-    rows = [{"name": name, "needed_for": why, "get": how} for name, (why, how) in OPTIONAL.items()
-            if importlib.util.find_spec(name) is None]
-    rows += [{"name": need.name, "needed_for": "specviz", "get": f"pip install '{need}'"} for need in _requirements()
-             if _version(need.name) is None]
+    """Return the optional packages that are not installed, with what needs them and the command that
+    installs them."""
+    rows = [
+        {"name": name, "needed_for": why, "get": how}
+        for name, (why, how) in OPTIONAL.items()
+        if importlib.util.find_spec(name) is None
+    ]
+    rows += [
+        {"name": need.name, "needed_for": "specviz", "get": f"pip install '{need}'"}
+        for need in _requirements()
+        if _version(need.name) is None
+    ]
     return rows
 
 
@@ -113,15 +172,17 @@ def _requirements() -> list[Requirement]:
 
 
 def targets_to_fetch() -> list[str]:
-    """Return the names of the targets in models.yaml whose weights are not on this machine (``specviz models --fetch NAME``
-    fetches one)."""
+    """Return the names of the targets in models.yaml whose weights are not on this machine (``specviz
+    models --fetch NAME`` fetches one)."""
     from ..zoo.registry import ZooError, local_files, register
 
     try:
         entries = register().entries.values()
     except ZooError:
         return []
-    return [e.name for e in entries if e.role == "target" and not (e.installed() if e.path else local_files(e))]
+    return [
+        e.name for e in entries if e.role == "target" and not (e.installed() if e.path else local_files(e))
+    ]
 
 
 def _target(target: str | None, draft: str | None, device: str, seconds: float) -> dict[str, Any]:
@@ -136,11 +197,20 @@ def _target(target: str | None, draft: str | None, device: str, seconds: float) 
 
 
 def target_facts(loaded: Loaded, seconds: float) -> dict[str, Any]:
-    """Return the target's forward pass, kernel and settings, and, unless ``seconds`` is 0, measured durations of forward passes.
-    """
+    """Return the target's forward pass, kernel and settings, and, unless ``seconds`` is 0, measured
+    durations of forward passes."""
     env = loaded.facts["env"]
-    facts = {"name": loaded.name, "parameters": loaded.model.parameters, "backend": loaded.backend.name, "forward": loaded.forward,
-             "numbers": env["dtype"], "device": env["device"], "threads": env["threads"], "draft": loaded.draft_name, "notes": loaded.notes}
+    facts = {
+        "name": loaded.name,
+        "parameters": loaded.model.parameters,
+        "backend": loaded.backend.name,
+        "forward": loaded.forward,
+        "numbers": env["dtype"],
+        "device": env["device"],
+        "threads": env["threads"],
+        "draft": loaded.draft_name,
+        "notes": loaded.notes,
+    }
     if seconds > 0:
         facts["passes"] = pass_durations(loaded, seconds * (0.75 if loaded.draft is not None else 1.0))
         if loaded.draft is not None:
@@ -149,8 +219,12 @@ def target_facts(loaded: Loaded, seconds: float) -> dict[str, Any]:
 
 
 def pass_durations(loaded: Loaded, seconds: float) -> list[dict[str, float]]:
-    """Return the median milliseconds of forward passes of 1, 2, ... tokens after 64 cached ones, measured in about ``seconds``."""
-    rows = [{"tokens": count, "ms": _milliseconds(loaded.model, count, seconds / len(PASS_TOKENS))} for count in PASS_TOKENS]
+    """Return the median milliseconds of forward passes of 1, 2, ... tokens after 64 cached ones, measured
+    in about ``seconds``."""
+    rows = [
+        {"tokens": count, "ms": _milliseconds(loaded.model, count, seconds / len(PASS_TOKENS))}
+        for count in PASS_TOKENS
+    ]
     return [row | {"relative": round(row["ms"] / rows[0]["ms"], 2)} for row in rows]
 
 

@@ -1,7 +1,9 @@
-"""Write docs/reference/errors.md, the list of all engine errors by identifier: ``python -m specviz.evidence.error_list``.
+"""Write docs/reference/errors.md, the list of all engine errors by identifier: ``python -m
+specviz.evidence.error_list``.
 
 It reads the source: error classes derive from CodedError, and each ``raise`` has a message and an identifier.
 """
+
 from __future__ import annotations
 
 import ast
@@ -25,8 +27,8 @@ LONGEST_VALUE = 24  # characters of an expression that is shown in a sentence; a
 
 
 class RaiseSite(NamedTuple):
-    """A place in the source that raises an error. error: its class; code: its identifier, None if it is computed there, "" if it
-    has none; sentence: its message."""
+    """A place in the source that raises an error. error: its class; code: its identifier, None if it is
+    computed there, "" if it has none; sentence: its message."""
 
     place: str
     error: str
@@ -36,15 +38,28 @@ class RaiseSite(NamedTuple):
 
 def raise_sites() -> list[RaiseSite]:
     """Return all places in specviz/ that raise an engine error."""
-    trees = {file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted((ROOT / "specviz").rglob("*.py"))}
-    errors = {BASE} | {node.name for tree in trees.values() for node in ast.walk(tree)
-                       if isinstance(node, ast.ClassDef) and BASE in {ast.unparse(base) for base in node.bases}}
-    return [site for file, tree in trees.items() for site in _in_file(str(file.relative_to(ROOT)), tree, errors)]
+    trees = {
+        file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted((ROOT / "specviz").rglob("*.py"))
+    }
+    errors = {BASE} | {
+        node.name
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and BASE in {ast.unparse(base) for base in node.bases}
+    }
+    return [
+        site for file, tree in trees.items() for site in _in_file(str(file.relative_to(ROOT)), tree, errors)
+    ]
 
 
 def _in_file(name: str, tree: ast.Module, errors: set[str]) -> Iterator[RaiseSite]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in errors and node.args:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in errors
+            and node.args
+        ):
             code = node.args[1] if len(node.args) > 1 else ast.Constant("")
             written = code.value if isinstance(code, ast.Constant) and isinstance(code.value, str) else None
             for words in _words(node.args[0]):
@@ -56,7 +71,12 @@ def _words(node: ast.expr) -> list[str]:
     if isinstance(node, ast.Constant):
         return [str(node.value)]
     if isinstance(node, ast.JoinedStr):
-        return ["".join(_value(part.value) if isinstance(part, ast.FormattedValue) else _words(part)[0] for part in node.values)]
+        return [
+            "".join(
+                _value(part.value) if isinstance(part, ast.FormattedValue) else _words(part)[0]
+                for part in node.values
+            )
+        ]
     if isinstance(node, ast.IfExp):
         return _words(node.body) + _words(node.orelse)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -71,8 +91,13 @@ def _value(node: ast.expr) -> str:
 
 def page() -> str:
     """Return docs/reference/errors.md as Markdown."""
-    rows = sorted({(site.code, site.error, re.sub(r"\s+", " ", site.sentence)) for site in raise_sites() if site.code})
-    return HEAD + table(["identifier", "error", "sentence"], [[f"`{code}`", f"`{error}`", words] for code, error, words in rows])
+    rows = sorted(
+        {(site.code, site.error, re.sub(r"\s+", " ", site.sentence)) for site in raise_sites() if site.code}
+    )
+    return HEAD + table(
+        ["identifier", "error", "sentence"],
+        [[f"`{code}`", f"`{error}`", words] for code, error, words in rows],
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """Write docs/fidelity.md: how each method relates to its paper, generated from the cards."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -32,7 +33,16 @@ def page(methods: Iterable[Method]) -> str:
 def _cells(method: Method) -> Iterable[str]:
     knobs = ", ".join(f"{name} {_shown(value)}" for name, value in method.published.items())
     differs = "equal" if method.differs == AS_PUBLISHED else method.differs
-    return (_plain(cell) for cell in (method.title, method.paper or "none", WHAT[method.compared], differs, knobs or "the defaults"))
+    return (
+        _plain(cell)
+        for cell in (
+            method.title,
+            method.paper or "none",
+            WHAT[method.compared],
+            differs,
+            knobs or "the defaults",
+        )
+    )
 
 
 def _shown(value: Any) -> str:

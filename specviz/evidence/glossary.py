@@ -2,6 +2,7 @@
 
 The JSON is the one source; the Learn tab may read its ``numbers``, too.
 """
+
 from __future__ import annotations
 
 import json
@@ -16,8 +17,15 @@ One word for each idea, and what vLLM, transformers, llama.cpp and the papers ca
 Generated from `assets/glossary.json` by `python -m specviz.evidence.glossary`.
 
 """
-COLUMNS = {"term": "term", "meaning": "meaning", "code": "here", "vllm": "vLLM", "transformers": "transformers",
-           "llama_cpp": "llama.cpp", "papers": "papers"}
+COLUMNS = {
+    "term": "term",
+    "meaning": "meaning",
+    "code": "here",
+    "vllm": "vLLM",
+    "transformers": "transformers",
+    "llama_cpp": "llama.cpp",
+    "papers": "papers",
+}
 
 
 def read() -> dict[str, list[dict[str, Any]]]:
@@ -29,11 +37,22 @@ def page() -> str:
     """Return docs/glossary.md as Markdown."""
     words = read()
     terms = [[term[key] for key in COLUMNS] for term in words["terms"]]
-    numbers = [[f"**{row['ours']}**", f"`{row['key']}`", row["definition"],
-                "; ".join(f"{name} ({who})" for name, who in row["others"])] for row in words["numbers"]]
-    return (HEAD + "## Terms\n\n" + table(list(COLUMNS.values()), terms)
-            + "\n## Numbers by other names\n\nEach figure has one definition, in `specviz/trace/metrics.py`.\n\n"
-            + table(["number", "key", "definition", "other names"], numbers))
+    numbers = [
+        [
+            f"**{row['ours']}**",
+            f"`{row['key']}`",
+            row["definition"],
+            "; ".join(f"{name} ({who})" for name, who in row["others"]),
+        ]
+        for row in words["numbers"]
+    ]
+    return (
+        HEAD
+        + "## Terms\n\n"
+        + table(list(COLUMNS.values()), terms)
+        + "\n## Numbers by other names\n\nEach figure has one definition, in `specviz/trace/metrics.py`.\n\n"
+        + table(["number", "key", "definition", "other names"], numbers)
+    )
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

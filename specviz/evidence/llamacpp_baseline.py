@@ -1,9 +1,11 @@
-"""llama.cpp's own decoding as rows of the benchmark: the same weights and the same number of threads, through llama-cpp-python's
-low-level calls. The weights are in 16 bits, in llama.cpp's eight bits (Q8_0), and in the target's own GGUF file if it has one. It is
-available if that package and ``gguf``, which writes the files, are installed.
+"""llama.cpp's own decoding as rows of the benchmark: the same weights and the same number of threads,
+through llama-cpp-python's low-level calls. The weights are in 16 bits, in llama.cpp's eight bits (Q8_0),
+and in the target's own GGUF file if it has one. It is available if that package and ``gguf``, which writes
+the files, are installed.
 
-Decoding is greedy, or sampled by llama.cpp. Seconds are counted after the prefill; the pass over the prompt yields the first
-token, which is not counted."""
+Decoding is greedy, or sampled by llama.cpp. Seconds are counted after the prefill; the pass over the prompt
+yields the first token, which is not counted."""
+
 from __future__ import annotations
 
 import tempfile
@@ -35,16 +37,16 @@ OWN_FILE = f"{NAME}_file"
 
 
 def references(loaded: Loaded, plain: Session) -> dict[str, LlamaCpp]:
-    """Return {name: runner} of this baseline; empty if a package is missing, the device is not a CPU, or llama.cpp does not support the
-    architecture."""
+    """Return {name: runner} of this baseline; empty if a package is missing, the device is not a CPU, or
+    llama.cpp does not support the architecture."""
     with weight_files(loaded) as files:
         return {name: LlamaCpp(loaded, plain, path) for name, path in files.items()}
 
 
 @contextmanager
 def weight_files(loaded: Loaded) -> Iterator[dict[str, Path]]:
-    """Within this context there are GGUF files of the target's weights: {row name: path}. Empty if a package is missing, the device is
-    not a CPU, or llama.cpp does not support the architecture."""
+    """Within this context there are GGUF files of the target's weights: {row name: path}. Empty if a
+    package is missing, the device is not a CPU, or llama.cpp does not support the architecture."""
     if loaded.device.type != "cpu" or not (find_spec("llama_cpp") and find_spec("gguf")):
         yield {}
         return
@@ -63,13 +65,21 @@ def weight_files(loaded: Loaded) -> Iterator[dict[str, Path]]:
 
 
 class LlamaCpp:
-    """Runs llama.cpp for the benchmark on a GGUF file: calling it with (prompt, sampling, length) returns a Result."""
+    """Runs llama.cpp for the benchmark on a GGUF file: calling it with (prompt, sampling, length) returns a
+    Result."""
 
     def __init__(self, loaded: Loaded, plain: Session, path: Path):
         from llama_cpp import Llama
 
         self.session, threads = plain, torch.get_num_threads()
-        self._model = Llama(str(path), n_ctx=loaded.context, n_threads=threads, n_threads_batch=threads, use_mmap=False, verbose=False)
+        self._model = Llama(
+            str(path),
+            n_ctx=loaded.context,
+            n_threads=threads,
+            n_threads_batch=threads,
+            use_mmap=False,
+            verbose=False,
+        )
 
     def __call__(self, prompt: Any, sampling: Sampling, length: int) -> Result:
         loaded, model = self.session.loaded, self._model
@@ -77,7 +87,13 @@ class LlamaCpp:
         length = min(length, loaded.context - len(ids))
         model.reset()
         model.set_seed(sampling.seed)
-        probs = {"temp": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p, "min_p": 0.0, "repeat_penalty": 1.0}
+        probs = {
+            "temp": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": 0.0,
+            "repeat_penalty": 1.0,
+        }
         written: list[int] = []
         began = 0.0
         for token in model.generate(ids, reset=True, **probs):

@@ -1,5 +1,6 @@
-"""Detect looping answers (endless repetition). They favour methods that copy, so benchmark figures are given with and
-without them."""
+"""Detect looping answers (endless repetition). They favour methods that copy, so benchmark figures are
+given with and without them."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -10,7 +11,7 @@ TIMES = 3  # occurs this often
 
 
 def loops(tokens: Sequence[int], gram: int = GRAM, times: int = TIMES) -> bool:
-    """Return whether an answer repeats itself: whether some sequence of ``gram`` tokens occurs at least ``times`` times.
-    Occurrences may overlap."""
-    counts = Counter(tuple(tokens[at:at + gram]) for at in range(len(tokens) - gram + 1))
+    """Return whether an answer repeats itself: whether some sequence of ``gram`` tokens occurs at least
+    ``times`` times. Occurrences may overlap."""
+    counts = Counter(tuple(tokens[at : at + gram]) for at in range(len(tokens) - gram + 1))
     return max(counts.values(), default=0) >= times

@@ -1,5 +1,6 @@
-"""Durations of forward passes beside llama.cpp's on the same weights, and the bound that memory bandwidth sets: a pass reads all
-weights once, so no pass is shorter than their bytes over the bandwidth."""
+"""Durations of forward passes beside llama.cpp's on the same weights, and the bound that memory bandwidth
+sets: a pass reads all weights once, so no pass is shorter than their bytes over the bandwidth."""
+
 from __future__ import annotations
 
 import ctypes
@@ -32,13 +33,18 @@ COLUMNS = ["engine", "weights_mb", "bandwidth_bound_ms", *(f"rows_{n}" for n in 
 
 
 def pass_times(loaded: Loaded, repeats: int = REPEATS) -> list[dict[str, Any]]:
-    """Return {engine, weights_mb, bandwidth_bound_ms, rows_1, rows_2, ...} for this forward, for its packed passes (PACKED) and, where
-    llama.cpp is installed, for llama.cpp on each of ``weight_files``: median milliseconds of a pass over that many rows after CONTEXT
-    tokens. Engines take turns."""
-    ids, bandwidth = [(7 + 13 * i) % loaded.facts["target"]["vocab"] for i in range(CONTEXT + 1)], read_bandwidth()
+    """Return {engine, weights_mb, bandwidth_bound_ms, rows_1, rows_2, ...} for this forward, for its packed
+    passes (PACKED) and, where llama.cpp is installed, for llama.cpp on each of ``weight_files``: median
+    milliseconds of a pass over that many rows after CONTEXT tokens. Engines take turns."""
+    ids, bandwidth = (
+        [(7 + 13 * i) % loaded.facts["target"]["vocab"] for i in range(CONTEXT + 1)],
+        read_bandwidth(),
+    )
     taken: dict[tuple[str, int], list[float]] = {}
     with ExitStack() as opened:
-        engines: dict[str, tuple[int, Callable[[int], None]]] = {"specviz": (own_bytes(loaded), own_pass(loaded, ids, opened))}
+        engines: dict[str, tuple[int, Callable[[int], None]]] = {
+            "specviz": (own_bytes(loaded), own_pass(loaded, ids, opened))
+        }
         if "batch" in loaded.capabilities:
             engines[PACKED] = own_bytes(loaded), packed_pass(loaded, ids, opened)
         with weight_files(loaded) as files:
@@ -51,19 +57,33 @@ def pass_times(loaded: Loaded, repeats: int = REPEATS) -> list[dict[str, Any]]:
                     began = time.perf_counter()
                     run(rows)
                     taken.setdefault((name, rows), []).append(time.perf_counter() - began)
-    return [{"engine": name, "weights_mb": round(size / 1e6, 1), "bandwidth_bound_ms": round(1000 * size / bandwidth, 2),
-             **{f"rows_{n}": round(1000 * statistics.median(taken[name, n]), 2) for n in ROWS}} for name, (size, _) in engines.items()]
+    return [
+        {
+            "engine": name,
+            "weights_mb": round(size / 1e6, 1),
+            "bandwidth_bound_ms": round(1000 * size / bandwidth, 2),
+            **{f"rows_{n}": round(1000 * statistics.median(taken[name, n]), 2) for n in ROWS},
+        }
+        for name, (size, _) in engines.items()
+    ]
 
 
 def can_time(loaded: Loaded) -> bool:
-    """Return whether passes of this target can be timed: it writes text, on a CPU, and has room for the rows."""
-    return loaded.device.type == "cpu" and {"tree", "output:text"} <= loaded.capabilities and loaded.context > CONTEXT + max(ROWS)
+    """Return whether passes of this target can be timed: it writes text, on a CPU, and has room for the
+    rows."""
+    return (
+        loaded.device.type == "cpu"
+        and {"tree", "output:text"} <= loaded.capabilities
+        and loaded.context > CONTEXT + max(ROWS)
+    )
 
 
 def read_bandwidth() -> float:
-    """Return the bytes a second at which this process's threads read memory: the best of a sum and of a product with a vector, five
-    times each. A pass only reads, so a copy would be no bound."""
-    block, vector, best = torch.ones(BANDWIDTH_BYTES // 2**14, 2**12), torch.ones(2**12), float("inf")
+    """Return the bytes a second at which this process's threads read memory: the best of a sum and of a
+    product with a vector, five times each. A pass only reads, so a copy would be no bound."""
+    block = torch.ones(BANDWIDTH_BYTES // 2**14, 2**12)
+    vector = torch.ones(2**12)
+    best = float("inf")
     for read in [block.sum, lambda: block.mv(vector)] * 5:
         began = time.perf_counter()
         read()
@@ -72,17 +92,22 @@ def read_bandwidth() -> float:
 
 
 def own_bytes(loaded: Loaded) -> int:
-    """Return the bytes of the matrices that a pass of the target over few rows reads, in the layout in which they are held."""
+    """Return the bytes of the matrices that a pass of the target over few rows reads, in the layout in
+    which they are held."""
     model = loaded.model
     if not isinstance(model, Llama):
         return model.parameters * model.dtype.itemsize
     layers = [getattr(block, name, None) for block in model.blocks for name in model.matrices]
     layers = [layer for layer in (*layers, model.input_output_modules()[2]) if layer is not None]
-    return sum(weight_bytes(scripted_linear(layer.few if isinstance(layer, TwoLayouts) else layer)) for layer in layers)
+    return sum(
+        weight_bytes(scripted_linear(layer.few if isinstance(layer, TwoLayouts) else layer))
+        for layer in layers
+    )
 
 
 def own_pass(loaded: Loaded, ids: Sequence[int], opened: ExitStack) -> Callable[[int], None]:
-    """Return the function that runs one pass of the target over a number of rows. opened: closes the target."""
+    """Return the function that runs one pass of the target over a number of rows. opened: closes the
+    target."""
     target = loaded.open_target()
     opened.callback(target.close)
     target.sync(list(ids))
@@ -94,11 +119,13 @@ def own_pass(loaded: Loaded, ids: Sequence[int], opened: ExitStack) -> Callable[
             scores = target.score(DraftTree(tuple(ids[:nodes]), tuple(range(-1, nodes - 1)), (-1,) * nodes))
         assert len(scores.logits) == rows
         target.drop_draft_rows()  # else the next pass would find the root computed
+
     return run
 
 
 def packed_pass(loaded: Loaded, ids: Sequence[int], opened: ExitStack) -> Callable[[int], None]:
-    """Return the function that runs one packed pass of the target over one row each of a number of requests. opened: closes them."""
+    """Return the function that runs one packed pass of the target over one row each of a number of
+    requests. opened: closes them."""
     targets = []
     for i in range(max(ROWS)):
         target = loaded.open_target()
@@ -113,16 +140,25 @@ def packed_pass(loaded: Loaded, ids: Sequence[int], opened: ExitStack) -> Callab
         assert [len(one.logits) for one in scores] == [1] * rows
         for target in targets[:rows]:
             target.drop_draft_rows()
+
     return run
 
 
 def llama_pass(path: Path, ids: Sequence[int]) -> Callable[[int], None]:
-    """Return the function that runs one pass of llama.cpp over a number of rows, with the logits of all of them."""
+    """Return the function that runs one pass of llama.cpp over a number of rows, with the logits of all of
+    them."""
     import llama_cpp
 
     threads, most = torch.get_num_threads(), max(ROWS)
-    model = llama_cpp.Llama(str(path), n_ctx=CONTEXT + 2 * most, n_threads=threads, n_threads_batch=threads, use_mmap=False,
-                            logits_all=True, verbose=False)
+    model = llama_cpp.Llama(
+        str(path),
+        n_ctx=CONTEXT + 2 * most,
+        n_threads=threads,
+        n_threads_batch=threads,
+        use_mmap=False,
+        logits_all=True,
+        verbose=False,
+    )
     model.eval(list(ids[:CONTEXT]))
     context, batch = model.ctx, llama_cpp.llama_batch_init(most, 0, 1)
     memory: Any = llama_cpp.llama_get_memory(context)
@@ -134,7 +170,10 @@ def llama_pass(path: Path, ids: Sequence[int]) -> Callable[[int], None]:
             batch.seq_id[i][0] = 0
         if llama_cpp.llama_decode(context, batch):
             raise RuntimeError(f"llama.cpp refused a pass over {rows} rows")
-        ctypes.cast(llama_cpp.llama_get_logits(context), ctypes.POINTER(ctypes.c_float))[0]  # waits for the result
+        ctypes.cast(llama_cpp.llama_get_logits(context), ctypes.POINTER(ctypes.c_float))[
+            0
+        ]  # waits for the result
         llama_cpp.llama_memory_seq_rm(memory, -1, CONTEXT, -1)
         assert model  # alive as long as its context
+
     return run

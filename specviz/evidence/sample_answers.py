@@ -1,7 +1,9 @@
-"""Write forty unedited answers of the default chat model into its card: ``python -m specviz.evidence.sample_answers``.
+"""Write forty unedited answers of the default chat model into its card: ``python -m
+specviz.evidence.sample_answers``.
 
 Twenty prompts as visitors type them, each answered by plain decoding at temperature 0 and at 0.7.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -46,21 +48,44 @@ def generate_answers(loaded: Loaded) -> Iterator[tuple[str, float, str, list[str
     """Yield (prompt, temperature, text, remarks) for each prompt and temperature."""
     for number, prompt in enumerate(PROMPTS):
         for temperature in TEMPERATURES:
-            events = list(Session(loaded, "autoregressive", None, Sampling(temperature, seed=SEED + number)).run(prompt, MOST))
+            events = list(
+                Session(loaded, "autoregressive", None, Sampling(temperature, seed=SEED + number)).run(
+                    prompt, MOST
+                )
+            )
             committed = [event for event in events if isinstance(event, Committed)]
             ids, cut = [token for event in committed for token in event.tokens], events[-1].finish == "length"
-            pieces = [piece[1] for event in events if isinstance(event, TextEmitted) for piece in event.pieces]
+            pieces = [
+                piece[1] for event in events if isinstance(event, TextEmitted) for piece in event.pieces
+            ]
             text = b"".join(pieces).decode("utf-8", "replace").strip()
-            yield prompt, temperature, text, ["goes round in circles"] * loops(ids) + [f"cut after {MOST} tokens"] * cut
+            yield (
+                prompt,
+                temperature,
+                text,
+                ["goes round in circles"] * loops(ids) + [f"cut after {MOST} tokens"] * cut,
+            )
 
 
 def section(loaded: Loaded) -> str:
     """Return the model card's section with the answers, as Markdown."""
-    lines = [HEADING, "", f"Unedited, at most {MOST} tokens, temperature 0 and 0.7 (seed {SEED} and up). Made by "
-             "`python -m specviz.evidence.sample_answers`.", ""]
+    lines = [
+        HEADING,
+        "",
+        f"Unedited, at most {MOST} tokens, temperature 0 and 0.7 (seed {SEED} and up). Made by "
+        "`python -m specviz.evidence.sample_answers`.",
+        "",
+    ]
     for prompt, temperature, text, remarks in generate_answers(loaded):
         lines += [f"### {prompt}", ""] * (temperature == TEMPERATURES[0])
-        lines += [f"Temperature {temperature:g}{''.join(f', {remark}' for remark in remarks)}:", "", "~~~~~text", text, "~~~~~", ""]
+        lines += [
+            f"Temperature {temperature:g}{''.join(f', {remark}' for remark in remarks)}:",
+            "",
+            "~~~~~text",
+            text,
+            "~~~~~",
+            "",
+        ]
     return "\n".join(lines)
 
 

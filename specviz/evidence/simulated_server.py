@@ -1,9 +1,10 @@
-"""A simulated server: one method answers many requests by continuous batching, with its own clock. Requests join the
-batch between rounds and leave when they are finished.
+"""A simulated server: one method answers many requests by continuous batching, with its own clock. Requests
+join the batch between rounds and leave when they are finished.
 
-A prompt is prefilled when its request joins, while the others wait. If no request is active, the clock jumps to the
-next arrival.
+A prompt is prefilled when its request joins, while the others wait. If no request is active, the clock
+jumps to the next arrival.
 """
+
 from __future__ import annotations
 
 import time
@@ -22,12 +23,15 @@ from ..run.session import Session
 from ..trace.events import Event, Finished, Verified
 
 PARTS = 4  # of a measurement; the spread of their speeds shows how much it varies
-ROWS_OF_A_REQUEST = 3  # what a further request costs a packed pass beside its rows: its keys and values are read, too
+ROWS_OF_A_REQUEST = (
+    3  # what a further request costs a packed pass beside its rows: its keys and values are read, too
+)
 
 
 @dataclass(frozen=True)
 class TimedRequest:
-    """One request: prompt tokens, answer length, seed; arrival: seconds after the start, None in a closed load."""
+    """One request: prompt tokens, answer length, seed; arrival: seconds after the start, None in a closed
+    load."""
 
     task: str
     ids: list[int]
@@ -38,8 +42,8 @@ class TimedRequest:
 
 @dataclass
 class Answer:
-    """The times of one request, in seconds on the server's clock: arrival, first token, end (``done``); and its number of tokens.
-    """
+    """The times of one request, in seconds on the server's clock: arrival, first token, end (``done``); and
+    its number of tokens."""
 
     task: str
     arrival: float
@@ -69,8 +73,9 @@ class Answer:
 
 @dataclass
 class LoadResult:
-    """The result of one method under one load. rounds: batch size of each round; rows: tokens scored by the target; drafted,
-    accepted: draft tokens; reading, drafting: seconds of prefills and of drafting; busy: other processes took the CPU."""
+    """The result of one method under one load. rounds: batch size of each round; rows: tokens scored by the
+    target; drafted, accepted: draft tokens; reading, drafting: seconds of prefills and of drafting; busy:
+    other processes took the CPU."""
 
     answers: list[Answer] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)  # requests in each
@@ -82,28 +87,43 @@ class LoadResult:
     busy: bool = False
 
     def row(self) -> dict[str, Any]:
-        """Return the figures as a row of the report. Times are in seconds, each as [median, 95th percentile]."""
+        """Return the figures as a row of the report. Times are in seconds, each as [median, 95th
+        percentile]."""
         done = [answer for answer in self.answers if answer.done is not None]
         if not done:
             return {"requests": 0, "tokens": 0}
         span = max(answer.ended for answer in done) - min(answer.arrival for answer in done)
         tokens = sum(answer.tokens for answer in done)
-        return {"requests": len(done), "tokens": tokens, "seconds": span, "goodput": tokens / span, "throughput": self.rows / span,
-                "first_token": median_and_p95([answer.first_seconds for answer in done]),
-                "token_time": median_and_p95([answer.token_time for answer in done if answer.token_time is not None]),
-                "latency": median_and_p95([answer.ended - answer.arrival for answer in done]), "parts": goodput_of_parts(done),
-                "batch": fmean(self.rounds), "rounds": len(self.rounds), "rows": self.rows,
-                "reading": self.reading / span, "drafting": self.drafting / span, "drafted": self.drafted / sum(self.rounds),
-                "accepted": self.accepted / self.drafted if self.drafted else None, "busy": self.busy}
+        return {
+            "requests": len(done),
+            "tokens": tokens,
+            "seconds": span,
+            "goodput": tokens / span,
+            "throughput": self.rows / span,
+            "first_token": median_and_p95([answer.first_seconds for answer in done]),
+            "token_time": median_and_p95(
+                [answer.token_time for answer in done if answer.token_time is not None]
+            ),
+            "latency": median_and_p95([answer.ended - answer.arrival for answer in done]),
+            "parts": goodput_of_parts(done),
+            "batch": fmean(self.rounds),
+            "rounds": len(self.rounds),
+            "rows": self.rows,
+            "reading": self.reading / span,
+            "drafting": self.drafting / span,
+            "drafted": self.drafted / sum(self.rounds),
+            "accepted": self.accepted / self.drafted if self.drafted else None,
+            "busy": self.busy,
+        }
 
 
 def goodput_of_parts(done: list[Answer]) -> list[float]:
-    """Divide the finished answers, in order of completion, into equal parts; return the generated tokens per second in each. Empty
-    if there are too few answers."""
+    """Divide the finished answers, in order of completion, into equal parts; return the generated tokens
+    per second in each. Empty if there are too few answers."""
     ordered, out = sorted(done, key=lambda answer: answer.ended), []
     began = min(answer.arrival for answer in done)
     for i in range(PARTS if len(done) >= 2 * PARTS else 0):
-        mine = ordered[i * len(done) // PARTS:(i + 1) * len(done) // PARTS]
+        mine = ordered[i * len(done) // PARTS : (i + 1) * len(done) // PARTS]
         out.append(sum(answer.tokens for answer in mine) / max(mine[-1].ended - began, 1e-9))
         began = mine[-1].ended
     return out
@@ -118,24 +138,41 @@ def median_and_p95(values: list[float]) -> list[float] | None:
 
 
 class Server:
-    """Answers requests with one method by continuous batching. ``slots``: largest batch; ``clock``: its own, paused while other
-    methods are measured; ``machine``: monitors its passes. The state of its batch policy is kept as long as the server exists."""
+    """Answers requests with one method by continuous batching. ``slots``: largest batch; ``clock``: its
+    own, paused while other methods are measured; ``machine``: monitors its passes. The state of its batch
+    policy is kept as long as the server exists."""
 
-    def __init__(self, session: Session, slots: int, source: Callable[[], float] = time.perf_counter, machine: Machine | None = None):
-        self.session, self.slots, self._source, self._skipped, self._machine = session, slots, source, 0.0, machine
+    def __init__(
+        self,
+        session: Session,
+        slots: int,
+        source: Callable[[], float] = time.perf_counter,
+        machine: Machine | None = None,
+    ):
+        self.session = session
+        self.slots = slots
+        self._source = source
+        self._skipped = 0.0
+        self._machine = machine
         self._packed = "batch" in session.loaded.capabilities  # the requests of a round share one pass
         self.clock, self._joint = Clock(lambda: self._source() + self._skipped), {}
         self.batch, self._lane = Batch(self.clock, self._joint), object()
         self.live: dict[Request, tuple[Answer, Any]] = {}
 
     def serve(self, asks: Sequence[TimedRequest], users: int) -> Generator[LoadResult]:
-        """Answer all requests: at their arrival times, or, without arrival times, ``users`` of them at once. Yield the result so
-        far (always the same object) after each round, while the clock is paused.
+        """Answer all requests: at their arrival times, or, without arrival times, ``users`` of them at
+        once. Yield the result so far (always the same object) after each round, while the clock is paused.
 
-        Close the generator to stop early: KV caches are freed, and only finished requests have an end time."""
-        out, waiting, later = LoadResult(), deque(), deque(asks)
+        Close the generator to stop early: KV caches are freed, and only finished requests have an end
+        time."""
+        out = LoadResult()
+        waiting = deque()
+        later = deque(asks)
         self.clock = Clock(lambda: self._source() + self._skipped)
-        self.batch, self._lane = Batch(self.clock, self._joint), object()  # the machine counts each load by itself
+        self.batch, self._lane = (
+            Batch(self.clock, self._joint),
+            object(),
+        )  # the machine counts each load by itself
         for _ in range(len(later) if later and later[0].arrival is not None else min(users, len(later))):
             self._comes(later.popleft(), waiting, out)
         try:
@@ -170,8 +207,13 @@ class Server:
             kit = session.loaded.kit()
             try:
                 parts = session.method.build(kit, **session.knobs)
-                state = State(list(ask.ids), replace(session.sampling, seed=ask.seed), limit=ask.length, costs=session.costs(),
-                              stop=session.loaded.end_tokens)
+                state = State(
+                    list(ask.ids),
+                    replace(session.sampling, seed=ask.seed),
+                    limit=ask.length,
+                    costs=session.costs(),
+                    stop=session.loaded.end_tokens,
+                )
                 with torch.inference_mode():
                     request, _ = self.batch.join(parts, kit.target, state)
             except BaseException:
@@ -188,9 +230,14 @@ class Server:
         with torch.inference_mode():
             played = self.batch.round()
         now, done = self.clock.now(), []
-        rows, passes = sum(len(outcome.scores.logits) for _, outcome in played), 1 if self._packed else len(played)
+        rows, passes = (
+            sum(len(outcome.scores.logits) for _, outcome in played),
+            1 if self._packed else len(played),
+        )
         attended = ROWS_OF_A_REQUEST * (len(played) // passes - 1)
-        self._observe(out, Verified(0, 0.0, played[0][1].seconds["verify"] / passes, max(1, rows // passes) + attended))
+        self._observe(
+            out, Verified(0, 0.0, played[0][1].seconds["verify"] / passes, max(1, rows // passes) + attended)
+        )
         out.rounds.append(len(played))
         out.rows += rows
         out.drafting += played[0][1].seconds["draft"]  # one time for all of them

@@ -1,9 +1,10 @@
-"""Check that this checkout would run as a Hugging Face Space: what the Space's builder installs and what visitors get,
-in a folder with only the shipped files.
+"""Check that this checkout would run as a Hugging Face Space: what the Space's builder installs and what
+visitors get, in a folder with only the shipped files.
 
-Requirements are parsed, not installed, and the hub's hardware is not simulated. A ZeroGPU Space gets its GPU per call,
-in a short-lived process, so CUDA graphs cannot be kept, and passes run eagerly.
+Requirements are parsed, not installed, and the hub's hardware is not simulated. A ZeroGPU Space gets its
+GPU per call, in a short-lived process, so CUDA graphs cannot be kept, and passes run eagerly.
 """
+
 from __future__ import annotations
 
 import os
@@ -34,11 +35,14 @@ LEFT_OUT = {".git", ".venv", "__pycache__", ".pytest_cache", ".ruff_cache", ".gr
 
 
 def check_space(root: Path, app: bool = True) -> list[dict[str, Any]]:
-    """Return rows {check, ok, detail} for the checkout at ``root``. app: also start the app as a Space would, and request its
-    page."""
+    """Return rows {check, ok, detail} for the checkout at ``root``. app: also start the app as a Space
+    would, and request its page."""
     checks: list[tuple[str, Callable[[Path], str]]] = [
-        ("front matter", check_front_matter), ("requirements", check_requirements), ("file sizes", check_file_sizes),
-        ("spaces package", check_spaces_package)]
+        ("front matter", check_front_matter),
+        ("requirements", check_requirements),
+        ("file sizes", check_file_sizes),
+        ("spaces package", check_spaces_package),
+    ]
     if app:
         checks.append(("app", check_app_answers))
     rows = []
@@ -58,8 +62,10 @@ def check_front_matter(root: Path) -> str:
     """Check the fields at the top of README.md that a Space reads; return a description. Raises Problem."""
     fields = _fields(root)
     if fields["sdk"] != "gradio" or not (root / str(fields["app_file"])).is_file():
-        raise Problem(f"sdk must be gradio and app_file a file that is there, not {fields['sdk']!r} and {fields['app_file']!r}.",
-                      "space.sdk")
+        raise Problem(
+            f"sdk must be gradio and app_file a file that is there, not {fields['sdk']!r} and {fields['app_file']!r}.",
+            "space.sdk",
+        )
     if {fields["colorFrom"], fields["colorTo"]} - COLOURS:
         raise Problem(f"Colours are {', '.join(sorted(COLOURS))}.", "space.colours")
     if len(str(fields.get("short_description", ""))) > LONGEST:
@@ -76,7 +82,9 @@ def _fields(root: Path) -> dict[str, Any]:
     try:
         fields = yaml.safe_load(head)
     except yaml.YAMLError as error:
-        raise Problem(f"The front matter of README.md is no YAML: {str(error).splitlines()[0]}.", "space.front_matter") from None
+        raise Problem(
+            f"The front matter of README.md is no YAML: {str(error).splitlines()[0]}.", "space.front_matter"
+        ) from None
     if not isinstance(fields, dict):
         raise Problem("README.md has no front matter.", "space.no_front_matter")
     missing = [key for key in NEEDED if not fields.get(key)]
@@ -95,11 +103,15 @@ def check_requirements(root: Path) -> str:
         try:
             found[Requirement(line).name.lower()] = Requirement(line)
         except InvalidRequirement:
-            raise Problem(f"requirements.txt has a line that no installer reads: {line[:80]}.", "space.requirements") from None
+            raise Problem(
+                f"requirements.txt has a line that no installer reads: {line[:80]}.", "space.requirements"
+            ) from None
     version = str(_fields(root)["sdk_version"])
     if "gradio" in found and not found["gradio"].specifier.contains(version):
-        raise Problem(f"The Space installs gradio {version}, which requirements.txt refuses ({found['gradio'].specifier}).",
-                      "space.gradio")
+        raise Problem(
+            f"The Space installs gradio {version}, which requirements.txt refuses ({found['gradio'].specifier}).",
+            "space.gradio",
+        )
     return f"{len(found)} packages, gradio {version} among what they allow."
 
 
@@ -108,32 +120,41 @@ def check_file_sizes(root: Path) -> str:
     files = _shipped(root)
     large = [f for f in files if (root / f).stat().st_size > LARGEST]
     if large:
-        raise Problem(f"{large[0]} is larger than {LARGEST // 2**20} MB: it must go through LFS, or be split.",
-                      "space.large_file")
+        raise Problem(
+            f"{large[0]} is larger than {LARGEST // 2**20} MB: it must go through LFS, or be split.",
+            "space.large_file",
+        )
     folders: dict[Path, int] = {}
     for file in files:
         folders[file.parent] = folders.get(file.parent, 0) + 1
     fullest = max(folders, key=folders.__getitem__)
     if folders[fullest] > MOST_FILES:
-        raise Problem(f"{fullest} holds {folders[fullest]} files; {MOST_FILES} are the most.", "space.full_folder")
+        raise Problem(
+            f"{fullest} holds {folders[fullest]} files; {MOST_FILES} are the most.", "space.full_folder"
+        )
     return f"{len(files)} files, {sum((root / f).stat().st_size for f in files) / 1e6:.0f} MB, none above {LARGEST // 2**20} MB."
 
 
 def check_spaces_package(root: Path) -> str:
-    """Check that the ``spaces`` decorator changes nothing outside ZeroGPU; return a description. Raises Problem."""
+    """Check that the ``spaces`` decorator changes nothing outside ZeroGPU; return a description. Raises
+    Problem."""
     if not find_spec("spaces"):
         return "The package spaces is not installed here (a ZeroGPU Space brings it); its decorator was not rehearsed."
     code = "import spaces\n@spaces.GPU(duration=5)\ndef f(n):\n    yield from range(n)\nassert list(f(3)) == [0, 1, 2]"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, env=_environment())
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, env=_environment()
+    )
     if done.returncode:
-        raise Problem(f"The decorator of spaces has an effect outside ZeroGPU: {(done.stderr.strip().splitlines() or ['?'])[-1]}.",
-                      "space.decorator")
+        raise Problem(
+            f"The decorator of spaces has an effect outside ZeroGPU: {(done.stderr.strip().splitlines() or ['?'])[-1]}.",
+            "space.decorator",
+        )
     return "Its decorator changes nothing outside ZeroGPU."
 
 
 def check_app_answers(root: Path) -> str:
-    """Start a copy of the shipped files with SPACE_ID set, on a free port, and check that the page is served; return a
-    description. Raises Problem."""
+    """Start a copy of the shipped files with SPACE_ID set, on a free port, and check that the page is
+    served; return a description. Raises Problem."""
     with tempfile.TemporaryDirectory(prefix="specviz-space-") as temporary:
         home = Path(temporary) / "app"
         for file in _shipped(root):
@@ -141,15 +162,27 @@ def check_app_answers(root: Path) -> str:
             shutil.copy2(root / file, home / file)
         port, began = _free_port(), time.monotonic()
         with (Path(temporary) / "log").open("w+") as log:
-            process = subprocess.Popen([sys.executable, "app.py"], cwd=home, stdout=log, stderr=subprocess.STDOUT,
-                                       env=_environment() | {"SPACE_ID": "somebody/specviz", "GRADIO_SERVER_PORT": str(port),
-                                                             "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(home)})
+            process = subprocess.Popen(
+                [sys.executable, "app.py"],
+                cwd=home,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment()
+                | {
+                    "SPACE_ID": "somebody/specviz",
+                    "GRADIO_SERVER_PORT": str(port),
+                    "HF_HUB_OFFLINE": "1",
+                    "PYTHONPATH": str(home),
+                },
+            )
             try:
                 while not _answers(port):
                     if process.poll() is not None or time.monotonic() - began > PATIENCE:
                         log.seek(0)
-                        raise Problem(f"The app did not answer: {(log.read().strip().splitlines() or ['it said nothing'])[-1][:200]}.",
-                                      "space.no_answer")
+                        raise Problem(
+                            f"The app did not answer: {(log.read().strip().splitlines() or ['it said nothing'])[-1][:200]}.",
+                            "space.no_answer",
+                        )
                     time.sleep(0.2)
             finally:
                 process.terminate()
@@ -171,15 +204,27 @@ def _answers(port: int) -> bool:
 
 def _environment() -> dict[str, str]:
     """Return this process's environment without the variables that a Space would not have."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("SPECVIZ_", "SPACE", "GRADIO_SERVER"))}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SPECVIZ_", "SPACE", "GRADIO_SERVER"))
+    }
 
 
 def _shipped(root: Path) -> list[Path]:
     """Return the files that are pushed: git's if there is a repository, else all but caches."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True) if (root / ".git").exists() else None
+    listed = (
+        subprocess.run(["git", "ls-files", "-z"], cwd=root, capture_output=True)
+        if (root / ".git").exists()
+        else None
+    )
     if listed and listed.returncode == 0:
         return [Path(name) for name in listed.stdout.decode().split("\0") if name and (root / name).is_file()]
-    return [p.relative_to(root) for p in root.rglob("*") if p.is_file() and not LEFT_OUT.intersection(p.relative_to(root).parts)]
+    return [
+        p.relative_to(root)
+        for p in root.rglob("*")
+        if p.is_file() and not LEFT_OUT.intersection(p.relative_to(root).parts)
+    ]
 
 
 def _free_port() -> int:

@@ -1,8 +1,10 @@
-"""Structured output with every method: validity, equality with plain constrained decoding, and speed compared with unconstrained
-decoding.
+"""Structured output with every method: validity, equality with plain constrained decoding, and speed
+compared with unconstrained decoding.
 
-Three runs for every method and prompt: greedy with the response format, compared token by token with plain decoding; sampled
-with it, checked for validity only; and greedy without it, with at most as many tokens, for its speed."""
+Three runs for every method and prompt: greedy with the response format, compared token by token with plain
+decoding; sampled with it, checked for validity only; and greedy without it, with at most as many tokens,
+for its speed."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,15 +22,34 @@ from ..trace.metrics import Totals
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-COLUMNS = ["method", "answers", "valid", "equal", "valid_sampled", "tokens_per_pass", "unconstrained_tokens_per_pass", "tokens_per_second",
-           "unconstrained_tokens_per_second"]
+COLUMNS = [
+    "method",
+    "answers",
+    "valid",
+    "equal",
+    "valid_sampled",
+    "tokens_per_pass",
+    "unconstrained_tokens_per_pass",
+    "tokens_per_second",
+    "unconstrained_tokens_per_second",
+]
 TITLE = "## Structured output by method"  # of the section in docs/requests.md
 HEADER = "| method | valid, greedy | equal to plain | valid, sampled | tokens per pass | unconstrained | tokens/s | unconstrained |"
-PROMPTS = ("Invent a person who lives in a small town.", "Describe yourself as JSON.", "Who wrote Faust? Answer with a person.")
-SCHEMA = {"type": "object", "properties": {
-    "name": {"type": "string", "maxLength": 24}, "age": {"type": "integer", "minimum": 0, "maximum": 120},
-    "hobbies": {"type": "array", "items": {"enum": ["reading", "music", "chess"]}, "maxItems": 2}},
-          "required": ["name", "age", "hobbies"], "additionalProperties": False}
+PROMPTS = (
+    "Invent a person who lives in a small town.",
+    "Describe yourself as JSON.",
+    "Who wrote Faust? Answer with a person.",
+)
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 24},
+        "age": {"type": "integer", "minimum": 0, "maximum": 120},
+        "hobbies": {"type": "array", "items": {"enum": ["reading", "music", "chess"]}, "maxItems": 2},
+    },
+    "required": ["name", "age", "hobbies"],
+    "additionalProperties": False,
+}
 FORMAT = {"type": "json_schema", "json_schema": {"schema": SCHEMA}}
 TOKENS = 120  # longer than any answer that the schema allows
 HOT = 1.0  # temperature of the sampled runs
@@ -51,22 +72,38 @@ class Row:
     def record(self) -> dict[str, Any]:
         """Return the results as plain data."""
         constrained, unconstrained = self.constrained.metrics(), self.unconstrained.metrics()
-        return {"method": self.method, "answers": self.answers, "valid": self.valid, "equal": self.equal,
-                "valid_sampled": self.valid_sampled, "tokens_per_pass": constrained["block_efficiency"],
-                "unconstrained_tokens_per_pass": unconstrained["block_efficiency"],
-                "tokens_per_second": constrained["tokens_per_second"],
-                "unconstrained_tokens_per_second": unconstrained["tokens_per_second"]}
+        return {
+            "method": self.method,
+            "answers": self.answers,
+            "valid": self.valid,
+            "equal": self.equal,
+            "valid_sampled": self.valid_sampled,
+            "tokens_per_pass": constrained["block_efficiency"],
+            "unconstrained_tokens_per_pass": unconstrained["block_efficiency"],
+            "tokens_per_second": constrained["tokens_per_second"],
+            "unconstrained_tokens_per_second": unconstrained["tokens_per_second"],
+        }
 
 
-def structured_bench(loaded: Loaded, methods: Sequence[str] | None = None, response_format: dict[str, Any] | None = None,
-                     prompts: Sequence[str] = PROMPTS, report: Callable[[str], None] = lambda words: None) -> Iterator[Row]:
-    """Yield the results of each method, plain decoding first. methods None: all exact ones, because others need not equal plain
-    decoding. Methods that cannot run on these models are reported (``report``) and left out."""
+def structured_bench(
+    loaded: Loaded,
+    methods: Sequence[str] | None = None,
+    response_format: dict[str, Any] | None = None,
+    prompts: Sequence[str] = PROMPTS,
+    report: Callable[[str], None] = lambda words: None,
+) -> Iterator[Row]:
+    """Yield the results of each method, plain decoding first. methods None: all exact ones, because others
+    need not equal plain decoding. Methods that cannot run on these models are reported (``report``) and
+    left out."""
     constrained = GenerationRequest(response_format=response_format or FORMAT, max_tokens=TOKENS)
     stops = sorted(stop_tokens(constrained, loaded.end_tokens))
     grammar = Grammar(constrained.response_format or FORMAT, loaded.tokenizer, loaded.vocab, stops)
     plain: dict[str, Result] = {}
-    exact = [method.key for method in catalogue().values() if method.exactness in ("exact", "greedy only") and not method.bound]
+    exact = [
+        method.key
+        for method in catalogue().values()
+        if method.exactness in ("exact", "greedy only") and not method.bound
+    ]
     chosen = [key for key in (methods or exact) if key != "autoregressive"]
     for key in ("autoregressive", *chosen):
         try:
@@ -75,34 +112,50 @@ def structured_bench(loaded: Loaded, methods: Sequence[str] | None = None, respo
             report(f"{key}: {why}")
 
 
-def _row(loaded: Loaded, key: str, grammar: Grammar, constrained: GenerationRequest, prompts: Sequence[str],
-         plain: dict[str, Result]) -> Row:
+def _row(
+    loaded: Loaded,
+    key: str,
+    grammar: Grammar,
+    constrained: GenerationRequest,
+    prompts: Sequence[str],
+    plain: dict[str, Result],
+) -> Row:
     row = Row(key)
     for i, prompt in enumerate(prompts):
         result = collect(Session(loaded, key, request=constrained).run(prompt))
         plain.setdefault(prompt, result)
-        unconstrained = collect(Session(loaded, key, request=GenerationRequest(max_tokens=len(result.token_ids))).run(prompt))
+        unconstrained = collect(
+            Session(loaded, key, request=GenerationRequest(max_tokens=len(result.token_ids))).run(prompt)
+        )
         row.answers += 1
         row.valid += grammar.matches(result.token_ids)
         row.equal += result.token_ids == plain[prompt].token_ids
         row.constrained += result.totals
         row.unconstrained += unconstrained.totals
         if catalogue()[key].exactness == "exact":
-            hot = collect(Session(loaded, key, request=replace(constrained, temperature=HOT, seed=i)).run(prompt))
+            hot = collect(
+                Session(loaded, key, request=replace(constrained, temperature=HOT, seed=i)).run(prompt)
+            )
             row.valid_sampled += grammar.matches(hot.token_ids)
     return row
 
 
 def with_table(page: str, rows: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
-    """Return docs/requests.md (``page``) with these rows in its section on methods. facts: Loaded.facts of the models."""
+    """Return docs/requests.md (``page``) with these rows in its section on methods. facts: Loaded.facts of
+    the models."""
     before, rest = page.split(f"{TITLE}\n", 1)
     after = rest.partition("\n## ")[2]
-    return f"{before}{TITLE}\n\n{_words(rows, facts)}\n\n{_table(rows)}\n" + (f"\n## {after}" if after else "")
+    return f"{before}{TITLE}\n\n{_words(rows, facts)}\n\n{_table(rows)}\n" + (
+        f"\n## {after}" if after else ""
+    )
 
 
 def _words(rows: Sequence[dict[str, Any]], facts: dict[str, Any]) -> str:
     """Return what was measured, where, and the totals of all methods."""
-    answers, sampled = sum(row["answers"] for row in rows), sum(row["answers"] for row in rows if _is_sampled(row))
+    answers, sampled = (
+        sum(row["answers"] for row in rows),
+        sum(row["answers"] for row in rows if _is_sampled(row)),
+    )
     valid, equal, hot = (sum(row[name] for row in rows) for name in ("valid", "equal", "valid_sampled"))
     alone = sum(row["tokens_per_pass"] < ALONE for row in rows[1:])
     count = max(row["answers"] for row in rows)

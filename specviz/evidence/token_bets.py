@@ -1,14 +1,16 @@
-"""Bets on single tokens of sampled answers, by the origin of the token (betting.py); powerful also if the distribution is flat.
+"""Bets on single tokens of sampled answers, by the origin of the token (betting.py); powerful also if the
+distribution is flat.
 
 - bonus: tokens after a fully accepted draft, against "always the top-1 token", a sharper or flatter distribution, one without
   temperature and filters, and one without end tokens or repetitions;
 - accepted: whether a tested draft token was accepted, against sum(min(p, q)), for chains verified by rejection sampling;
 - tested: each test of a drafted token x, against min(1, p(x) / q(x)), or p(x) for a chosen one; p is the residual distribution after
-  the siblings that were rejected before it. Mistakes may be limited to later siblings, to a depth in the round, or to a part of
-  the answer: each is an alternative of its own;
+  the siblings that were rejected before it. Mistakes may be limited to later siblings, to a depth in the
+  round, or to a part of the answer: each is an alternative of its own;
 - correction: the token after a rejection, against the residual distribution after all of them;
 - first: the first token of each answer, against the top-1 token, the first token of the previous answer to the same prompt, and the
   distribution without temperature and filters."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,22 +23,32 @@ from torch import Tensor
 from .betting import FLOOR, SPLIT, TestMartingale
 
 DRAFTED = ("accepted", "correction")
-APART = {"bonus": "always the top-1 token", "accepted": "every tested draft token accepted", "tested": "acceptance a quarter too frequent",
-         "correction": "sampled from the target's distribution instead of the residual one",
-         "first": "always the top-1 token"}  # main alternative of each kind
+APART = {
+    "bonus": "always the top-1 token",
+    "accepted": "every tested draft token accepted",
+    "tested": "acceptance a quarter too frequent",
+    "correction": "sampled from the target's distribution instead of the residual one",
+    "first": "always the top-1 token",
+}  # main alternative of each kind
 TILTS = (0.05, 0.2, 0.5)  # shares by which a rate is moved towards 1, or towards 0
 FACTORS = (0.9, 1.12)  # by which a rate is multiplied
 BIAS = 1.25  # factor of the acceptance probability in the main alternative of "tested"
 SURE = 0.98  # highest acceptance probability of an alternative
-POWERS = {"much sharper": 2.0, "sharper": 4 / 3, "flatter": 3 / 4, "much flatter": 0.5}  # exponents of the distribution
+POWERS = {
+    "much sharper": 2.0,
+    "sharper": 4 / 3,
+    "flatter": 3 / 4,
+    "much flatter": 0.5,
+}  # exponents of the distribution
 TINY = 1e-12  # smallest ratio of these
 DEEP = (2, 3, 4)  # tokens before it in the round, from which on a mistake may begin
 LATE = 24  # tokens before it in the answer
 
 
 class NodeTest(NamedTuple):
-    """The test of a drafted token by rejection sampling. draft [vocab]: the distribution it was sampled from, None if it was
-    chosen; accept, draw: the acceptance probability and the uniform number as the verifier reports them, or None."""
+    """The test of a drafted token by rejection sampling. draft [vocab]: the distribution it was sampled
+    from, None if it was chosen; accept, draw: the acceptance probability and the uniform number as the
+    verifier reports them, or None."""
 
     token: int
     draft: Tensor | None
@@ -46,8 +58,9 @@ class NodeTest(NamedTuple):
 
 
 class TestedDistribution(NamedTuple):
-    """What a drafted token is tested against. probs [vocab]: the distribution, after earlier rejections; value: the acceptance
-    probability; mass: the probability that earlier rejections have left of the target's distribution."""
+    """What a drafted token is tested against. probs [vocab]: the distribution, after earlier rejections;
+    value: the acceptance probability; mass: the probability that earlier rejections have left of the
+    target's distribution."""
 
     probs: Tensor
     value: float
@@ -58,11 +71,12 @@ class TestedDistribution(NamedTuple):
 class Token:
     """A token of an answer, with the distributions and tests from which it resulted.
 
-    probs [vocab]: the target's distribution at its position; raw [vocab]: the same without temperature and filters;
-    before: the token before it; ends: end tokens; draft [vocab]: the distribution of the draft token of a chain that
-    rejection sampling tested, else None; tests: all tests at its position, in order; first: whether it begins the
-    answer; earlier: the first token of the previous answer to the same prompt, or None; depth: number of tokens before
-    it in its round; place: number of tokens before it in its answer.
+    probs [vocab]: the target's distribution at its position; raw [vocab]: the same without temperature and
+    filters; before: the token before it; ends: end tokens; draft [vocab]: the distribution of the draft
+    token of a chain that rejection sampling tested, else None; tests: all tests at its position, in order;
+    first: whether it begins the answer; earlier: the first token of the previous answer to the same prompt,
+    or None; depth: number of tokens before it in its round; place: number of tokens before it in its
+    answer.
     """
 
     token: int
@@ -79,16 +93,21 @@ class Token:
     place: int = 0
 
     def stretches(self) -> dict[str, bool]:
-        """Return {part of rounds or answers to which a mistake may be limited: whether the token lies in it}."""
-        return {"": True, **{f"depth {depth}{SPLIT}": self.depth >= depth for depth in DEEP}, f"late{SPLIT}": self.place >= LATE}
+        """Return {part of rounds or answers to which a mistake may be limited: whether the token lies in
+        it}."""
+        return {
+            "": True,
+            **{f"depth {depth}{SPLIT}": self.depth >= depth for depth in DEEP},
+            f"late{SPLIT}": self.place >= LATE,
+        }
 
     def ratio(self, other: Tensor, null: Tensor) -> float:
         """Return the likelihood ratio of the token under another distribution [vocab]."""
         return float(other[self.token]) / max(float(null[self.token]), FLOOR)
 
     def top(self) -> tuple[float, float]:
-        """Return the token's likelihood ratio under the alternative "always the top-1 token", and the ratio that it
-        would have if the alternative were true."""
+        """Return the token's likelihood ratio under the alternative "always the top-1 token", and the ratio
+        that it would have if the alternative were true."""
         best = int(self.probs.argmax())
         return (self.token == best) / float(self.probs[best]), 1 / float(self.probs[best])
 
@@ -98,13 +117,21 @@ class Token:
         return (self.token not in tokens) / max(left, FLOOR)
 
 
-def bet(apart: dict[str, TestMartingale], token: Token, rng: torch.Generator) -> tuple[list[TestedDistribution], TestedDistribution | None]:
-    """Test one token by its origin (``apart``: a test for each origin); return its ``acceptance_rates``. rng: for the simulated
-    alternatives."""
+def bet(
+    apart: dict[str, TestMartingale], token: Token, rng: torch.Generator
+) -> tuple[list[TestedDistribution], TestedDistribution | None]:
+    """Test one token by its origin (``apart``: a test for each origin); return its ``acceptance_rates``.
+    rng: for the simulated alternatives."""
     if token.first:
         top, if_true = token.top()
-        again = 1.0 if token.earlier is None else (token.token == token.earlier) / max(float(token.probs[token.earlier]), FLOOR)
-        apart["first"].bet({"top-1": top, "unprocessed": token.ratio(token.raw, token.probs), "repeated": again}, if_true)
+        again = (
+            1.0
+            if token.earlier is None
+            else (token.token == token.earlier) / max(float(token.probs[token.earlier]), FLOOR)
+        )
+        apart["first"].bet(
+            {"top-1": top, "unprocessed": token.ratio(token.raw, token.probs), "repeated": again}, if_true
+        )
     if token.kind == "bonus":
         _bet_bonus(apart["bonus"], token)
         return [], None
@@ -122,31 +149,46 @@ def bet(apart: dict[str, TestMartingale], token: Token, rng: torch.Generator) ->
 
 def _bet_bonus(on: TestMartingale, token: Token) -> None:
     top, if_true = token.top()
-    other = {name: token.probs ** power for name, power in POWERS.items()}
+    other = {name: token.probs**power for name, power in POWERS.items()}
     bent = {name: max(token.ratio(probs / probs.sum(), token.probs), TINY) for name, probs in other.items()}
-    ratios = {"top-1": top, "unprocessed": token.ratio(token.raw, token.probs), "no end": token.avoids(token.ends),
-              "no repetition": token.avoids(frozenset({token.before}))}
+    ratios = {
+        "top-1": top,
+        "unprocessed": token.ratio(token.raw, token.probs),
+        "no end": token.avoids(token.ends),
+        "no repetition": token.avoids(frozenset({token.before})),
+    }
     stretches = token.stretches()
     on.bet(_within(stretches, ratios), if_true, _within(stretches, bent))
 
 
 def _within(stretches: dict[str, bool], ratios: dict[str, float]) -> dict[str, float]:
-    """Return the likelihood ratios of mistakes that are limited to a stretch; 1 where the token lies outside."""
-    return {f"{stretch}{name}": ratio if inside else 1.0 for stretch, inside in stretches.items() for name, ratio in ratios.items()}
+    """Return the likelihood ratios of mistakes that are limited to a stretch; 1 where the token lies
+    outside."""
+    return {
+        f"{stretch}{name}": ratio if inside else 1.0
+        for stretch, inside in stretches.items()
+        for name, ratio in ratios.items()
+    }
 
 
 def acceptance_rates(token: Token) -> tuple[list[TestedDistribution], TestedDistribution | None]:
-    """Return, for each test at a token's position, what rejection sampling compares there; and the residual distribution after the
-    last one (with value 0), None if nothing is left. If a test cannot be recomputed, the list ends before it and the residual
-    is None."""
-    p, mass, rates = token.probs, 1.0, list[TestedDistribution]()
+    """Return, for each test at a token's position, what rejection sampling compares there; and the residual
+    distribution after the last one (with value 0), None if nothing is left. If a test cannot be recomputed,
+    the list ends before it and the residual is None."""
+    p = token.probs
+    mass = 1.0
+    rates = list[TestedDistribution]()
     for tested in token.tests:
         q = None if tested.draft is None else tested.draft.double().cpu()
         if q is not None and (q.shape != p.shape or float(q[tested.token]) <= 0):
             return rates, None
-        accept = float(p[tested.token]) if q is None else min(1.0, float(p[tested.token]) / float(q[tested.token]))
+        accept = (
+            float(p[tested.token]) if q is None else min(1.0, float(p[tested.token]) / float(q[tested.token]))
+        )
         rates.append(TestedDistribution(p, accept, mass))
-        rest = (p - (torch.nn.functional.one_hot(torch.tensor(tested.token), len(p)) if q is None else q)).clamp(min=0)
+        rest = (
+            p - (torch.nn.functional.one_hot(torch.tensor(tested.token), len(p)) if q is None else q)
+        ).clamp(min=0)
         left = float(rest.sum())
         if left <= FLOOR:
             return rates, None
@@ -154,7 +196,9 @@ def acceptance_rates(token: Token) -> tuple[list[TestedDistribution], TestedDist
     return rates, TestedDistribution(p, 0.0, mass) if token.tests else None
 
 
-def _bet_tests(on: TestMartingale, token: Token, rates: Sequence[TestedDistribution], rng: torch.Generator) -> None:
+def _bet_tests(
+    on: TestMartingale, token: Token, rates: Sequence[TestedDistribution], rng: torch.Generator
+) -> None:
     stretches = token.stretches()
     for place, (rate, tested) in enumerate(zip((one.value for one in rates), token.tests)):
         more = max(rate, min(SURE, BIAS * rate))
@@ -162,7 +206,10 @@ def _bet_tests(on: TestMartingale, token: Token, rates: Sequence[TestedDistribut
         known = FLOOR < rate < SURE
         biased, if_true = (_rate_ratio(more, rate, hit) if known else 1.0 for hit in (tested.accepted, would))
         ratios = _rates(rate, tested.accepted) | {"biased": biased}
-        ratios |= {f"*{factor}": _rate_ratio(min(SURE, factor * rate), rate, tested.accepted) if known else 1.0 for factor in FACTORS}
+        ratios |= {
+            f"*{factor}": _rate_ratio(min(SURE, factor * rate), rate, tested.accepted) if known else 1.0
+            for factor in FACTORS
+        }
         on.bet({}, if_true, _within(stretches | {f"later sibling{SPLIT}": place > 0}, ratios), True)
 
 
@@ -173,7 +220,8 @@ def _rates(rate: float, accepted: bool) -> dict[str, float]:
 
 
 def _rate_ratio(other: float, null: float, accepted: bool) -> float:
-    """Return the likelihood ratio of an acceptance probability; above 0 for one that is neither 0 nor 1 nor further from 1/2."""
+    """Return the likelihood ratio of an acceptance probability; above 0 for one that is neither 0 nor 1 nor
+    further from 1/2."""
     return max(other, FLOOR) / max(null, FLOOR) if accepted else max(1 - other, FLOOR) / max(1 - null, FLOOR)
 
 
@@ -182,6 +230,9 @@ def _bet_correction(on: TestMartingale, token: Token, residual: Tensor, rng: tor
     draft = token.tests[-1].draft
     drafted = residual if draft is None else draft.double().cpu()
     top = float(residual.max())
-    ratios = {"target": token.ratio(token.probs, residual), "top-1": (token.token == int(residual.argmax())) / top,
-              "draft": token.ratio(drafted, residual)}
+    ratios = {
+        "target": token.ratio(token.probs, residual),
+        "top-1": (token.token == int(residual.argmax())) / top,
+        "draft": token.ratio(drafted, residual),
+    }
     on.bet(_within(token.stretches(), ratios), float(token.probs[other]) / max(float(residual[other]), FLOOR))

@@ -1,8 +1,11 @@
-"""transformers' own decoding as rows of the benchmark: generate, assisted generation and prompt lookup on the same weights.
+"""transformers' own decoding as rows of the benchmark: generate, assisted generation and prompt lookup on
+the same weights.
 
-Assisted generation is transformers' speculative decoding (Leviathan et al. 2211.17192; its draft length adapts); prompt lookup is
-Saxena 2023. Seconds are counted after the first round, which includes the prefill.
+Assisted generation is transformers' speculative decoding (Leviathan et al. 2211.17192; its draft length
+adapts); prompt lookup is Saxena 2023. Seconds are counted after the first round, which includes the
+prefill.
 """
+
 from __future__ import annotations
 
 import time
@@ -29,30 +32,45 @@ LOOKUP_TOKENS = 10  # transformers' documentation uses this
 
 
 class Generator:
-    """One configuration of transformers' ``model.generate`` for the benchmark: calling it with (prompt, sampling, length) returns
-    a Result."""
+    """One configuration of transformers' ``model.generate`` for the benchmark: calling it with (prompt,
+    sampling, length) returns a Result."""
 
     def __init__(self, plain: Session, models: Models, **options: Any):
-        self.session, self.models, self.options = plain, models, options
+        self.session = plain
+        self.models = models
+        self.options = options
 
     def __call__(self, prompt: str | list[dict[str, str]], sampling: Sampling, length: int) -> Result:
-        loaded, model, watch = self.session.loaded, self.models.target, _Watch(self.models.spent)
+        loaded = self.session.loaded
+        model = self.models.target
+        watch = _Watch(self.models.spent)
         ids = self.session.encode(prompt)
         given = torch.tensor([ids], device=model.device)
-        probs = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
+        probs = {
+            "do_sample": True,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+        }
         torch.manual_seed(sampling.seed)
         with torch.inference_mode():
             out = model.generate(
-                given, attention_mask=torch.ones_like(given), max_new_tokens=min(length, loaded.context - len(ids)),
-                eos_token_id=sorted(loaded.end_tokens) or None, pad_token_id=0, stopping_criteria=[watch],
-                **(probs if sampling.temperature else {"do_sample": False}), **self.options)
-        return watch.result(ids, out[0, len(ids):].tolist())
+                given,
+                attention_mask=torch.ones_like(given),
+                max_new_tokens=min(length, loaded.context - len(ids)),
+                eos_token_id=sorted(loaded.end_tokens) or None,
+                pad_token_id=0,
+                stopping_criteria=[watch],
+                **(probs if sampling.temperature else {"do_sample": False}),
+                **self.options,
+            )
+        return watch.result(ids, out[0, len(ids) :].tolist())
 
 
 @dataclass
 class PassTimes:
-    """Seconds inside forward passes of target and assistant model, and the number of target passes, since the models were loaded.
-    """
+    """Seconds inside forward passes of target and assistant model, and the number of target passes, since
+    the models were loaded."""
 
     seconds: float = 0.0
     passes: int = 0
@@ -68,7 +86,8 @@ class Models:
 
 
 class _Watch:
-    """A stopping criterion that never stops; it is called after each round and records the state after the first."""
+    """A stopping criterion that never stops; it is called after each round and records the state after the
+    first."""
 
     def __init__(self, spent: PassTimes):
         self._spent = spent
@@ -83,7 +102,11 @@ class _Watch:
         assert self._first is not None  # it is called after each round
         began, length, before = self._first
         seconds, first = time.perf_counter() - began, length - len(prompt)
-        totals = Totals(tokens=len(written) - first, rounds=self._spent.passes - before.passes, phase_seconds={"verify": seconds})
+        totals = Totals(
+            tokens=len(written) - first,
+            rounds=self._spent.passes - before.passes,
+            phase_seconds={"verify": seconds},
+        )
         return Result(prompt, written, "", totals, self._spent.seconds - before.seconds)
 
 
@@ -92,7 +115,9 @@ def references(loaded: Loaded, plain: Session) -> dict[str, Generator]:
     spent = PassTimes()
     models = Models(_open(loaded, loaded.folder, spent, counts=True), None, spent)
     found = {"transformers_generate": Generator(plain, models)}
-    if loaded.draft_folder and "draft_vocab_size" not in read_json(loaded.draft_folder, "config.json"):  # a layout of this project's own
+    if loaded.draft_folder and "draft_vocab_size" not in read_json(
+        loaded.draft_folder, "config.json"
+    ):  # a layout of this project's own
         models.draft = _open(loaded, loaded.draft_folder, spent, counts=False)
         found["transformers_assisted"] = Generator(plain, models, assistant_model=models.draft)
     found["transformers_prompt_lookup"] = Generator(plain, models, prompt_lookup_num_tokens=LOOKUP_TOKENS)
@@ -107,7 +132,9 @@ def _open(loaded: Loaded, folder: Any, spent: PassTimes, counts: bool) -> Any:
     try:
         found = from_files(folder, open_config(folder), dtype=loaded.model.dtype, local_files_only=True)
     except Exception as error:  # its loaders break in many ways
-        raise ZooError(f"transformers cannot load {loaded.name}: {sentence(error)}", "baseline.load") from None
+        raise ZooError(
+            f"transformers cannot load {loaded.name}: {sentence(error)}", "baseline.load"
+        ) from None
     model: Any = found  # transformers' types lose the model in ``to``
     forward = model.forward
 

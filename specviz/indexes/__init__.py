@@ -1,1 +1,2 @@
-"""Data structures for lookup drafters: suffix automata and arrays, n-gram counts, datastores, answers of earlier runs."""
+"""Data structures for lookup drafters: suffix automata and arrays, n-gram counts, datastores, answers of
+earlier runs."""

@@ -1,4 +1,6 @@
-"""Trie of short token sequences with frequencies: the Lookahead framework of Ant Group (Zhao et al. 2312.12728)."""
+"""Trie of short token sequences with frequencies: the Lookahead framework of Ant Group (Zhao et al.
+2312.12728)."""
+
 from __future__ import annotations
 
 import heapq
@@ -16,17 +18,21 @@ class Branch:
 
 
 class BranchTrie:
-    """Trie of all sequences of ``length`` tokens in the texts added to it. If it has more than ``most`` nodes, all
-    frequencies are halved and nodes with a frequency below one are dropped."""
+    """Trie of all sequences of ``length`` tokens in the texts added to it. If it has more than ``most``
+    nodes, all frequencies are halved and nodes with a frequency below one are dropped."""
 
     def __init__(self, length: int, most: int = 65_536):
-        self.length, self.most, self.size, self.root = length, most, 0, Branch()
+        self.length = length
+        self.most = most
+        self.size = 0
+        self.root = Branch()
 
     def insert(self, tokens: Sequence[int], begin: int = 0, end: int | None = None) -> None:
-        """Add the sequences of a text that start at positions begin .. end - 1; those at the end of the text are shorter."""
+        """Add the sequences of a text that start at positions begin .. end - 1; those at the end of the
+        text are shorter."""
         for at in range(begin, len(tokens) if end is None else end):
             node = self.root
-            for token in tokens[at:at + self.length]:
+            for token in tokens[at : at + self.length]:
                 below = node.next.get(token)
                 if below is None:
                     below = node.next[token] = Branch()
@@ -46,10 +52,13 @@ class BranchTrie:
         return node
 
 
-def frequent_continuations(nodes: Sequence[Branch], max_depth: int, max_nodes: int, max_children: int) -> list[tuple[int, int, float]]:
-    """Return the ``max_nodes`` most frequent continuations of a prefix as a tree: (token, parent, frequency), parent an
-    index into the result, -1 at the root. nodes: the prefix's node in each of several tries, whose frequencies are added.
-    At most ``max_children`` children per node and ``max_depth`` tokens."""
+def frequent_continuations(
+    nodes: Sequence[Branch], max_depth: int, max_nodes: int, max_children: int
+) -> list[tuple[int, int, float]]:
+    """Return the ``max_nodes`` most frequent continuations of a prefix as a tree: (token, parent,
+    frequency), parent an index into the result, -1 at the root. nodes: the prefix's node in each of several
+    tries, whose frequencies are added. At most ``max_children`` children per node and ``max_depth``
+    tokens."""
     out: list[tuple[int, int, float]] = []
     heap: list[tuple] = []
     serial = 0
@@ -62,7 +71,9 @@ def frequent_continuations(nodes: Sequence[Branch], max_depth: int, max_nodes: i
         for node in nodes:
             for token, child in node.next.items():
                 below.setdefault(token, []).append(child)
-        counted = [(-sum(child.count for child in children), token, children) for token, children in below.items()]
+        counted = [
+            (-sum(child.count for child in children), token, children) for token, children in below.items()
+        ]
         for count, token, children in sorted(counted, key=lambda one: one[:2])[:max_children]:
             serial += 1
             heapq.heappush(heap, (count, depth, serial, token, parent, children))

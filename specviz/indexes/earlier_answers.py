@@ -1,8 +1,9 @@
 """Memory between the runs of one visitor: earlier answers and tables of the methods.
 
-It is bounded: the latest answers up to ``capacity`` tokens and at most ``TABLES`` tables, each bounded by its method. Drafts from it
-cannot bias the output, because they do not depend on future random numbers.
+It is bounded: the latest answers up to ``capacity`` tokens and at most ``TABLES`` tables, each bounded by
+its method. Drafts from it cannot bias the output, because they do not depend on future random numbers.
 """
+
 from __future__ import annotations
 
 from collections import deque
@@ -18,8 +19,8 @@ ANSWERS = ("answers", "older answers")  # names of the halves in an Origin
 class Memory:
     """The token ids of one visitor's earlier answers, and tables that methods keep between runs.
 
-    answers: oldest first, at most ``capacity`` tokens together; taken: number of answers ever added; mark: identifies the
-    target and tokenizer.
+    answers: oldest first, at most ``capacity`` tokens together; taken: number of answers ever added; mark:
+    identifies the target and tokenizer.
     """
 
     def __init__(self, capacity: int = CAPACITY):
@@ -28,7 +29,9 @@ class Memory:
 
     def clear(self, mark: Hashable = None) -> None:
         """Drop everything. mark: identifies the target and tokenizer of the answers to come."""
-        self.mark, self.taken, self._size = mark, 0, 0
+        self.mark = mark
+        self.taken = 0
+        self._size = 0
         self.answers: deque[tuple[int, ...]] = deque()
         self._tables: dict[Hashable, Any] = {}
         self._shared_tables: dict[Hashable, Any] = {}
@@ -42,19 +45,23 @@ class Memory:
     def copy(self) -> Memory:
         """Return an independent copy; tables are copied lazily on first use."""
         found = Memory(self.capacity)
-        found.mark, found.taken, found._size, found.answers = self.mark, self.taken, self._size, self.answers.copy()
+        found.mark = self.mark
+        found.taken = self.taken
+        found._size = self._size
+        found.answers = self.answers.copy()
         found._shared_tables = self._shared_tables | self._tables
         return found
 
     def clear_unless_mark(self, mark: Hashable) -> None:
-        """Drop everything if ``mark`` differs from the memory's: token ids of another target or tokenizer have other
-        meanings."""
+        """Drop everything if ``mark`` differs from the memory's: token ids of another target or tokenizer
+        have other meanings."""
         if mark != self.mark:
             self.clear(mark)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Add an answer, unless it is stored already (a race of several methods generates it several times)."""
-        answer = tuple(tokens)[-self.capacity:]
+        """Add an answer, unless it is stored already (a race of several methods generates it several
+        times)."""
+        answer = tuple(tokens)[-self.capacity :]
         if not answer or answer in self.answers:
             return
         self.answers.append(answer)
@@ -69,8 +76,8 @@ class Memory:
         return [self.answers[i] for i in range(len(self.answers) - new, len(self.answers))]
 
     def table(self, name: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the table of this name, calling ``make`` on first use; the least recently used table is dropped if there
-        are too many."""
+        """Return the table of this name, calling ``make`` on first use; the least recently used table is
+        dropped if there are too many."""
         if name not in self._tables and name in self._shared_tables:
             self._tables[name] = deepcopy(self._shared_tables[name])
         self._tables[name] = self._tables.pop(name) if name in self._tables else make()

@@ -1,5 +1,6 @@
-"""Fixed-size hash table from n-grams to their next token, without collision checks (llama.cpp's ngram-mod): constant memory and time.
-"""
+"""Fixed-size hash table from n-grams to their next token, without collision checks (llama.cpp's ngram-mod):
+constant memory and time."""
+
 from __future__ import annotations
 
 from array import array
@@ -30,16 +31,17 @@ class HashPool:
         return value
 
     def roll_hash(self, value: int, gone: int, new: int) -> int:
-        """Return the hash of the n-gram one token later: ``value`` is the hash of the current one, ``gone`` its first token,
-        ``new`` the token that follows it (rolling hash)."""
+        """Return the hash of the n-gram one token later: ``value`` is the hash of the current one, ``gone``
+        its first token, ``new`` the token that follows it (rolling hash)."""
         return (value * FACTOR + new - gone * self._oldest) & BITS
 
     def add(self, tokens: Sequence[int], begin: int = 0) -> None:
-        """Store the successor of each n-gram of a text, from position ``begin`` on; newer ones overwrite older ones."""
+        """Store the successor of each n-gram of a text, from position ``begin`` on; newer ones overwrite
+        older ones."""
         first = max(begin, self.n)
         if first >= len(tokens):
             return
-        value = self.hash(tokens[first - self.n:first])
+        value = self.hash(tokens[first - self.n : first])
         for at in range(first, len(tokens)):
             place = value % len(self.next)
             self.used += self.next[place] == EMPTY
@@ -47,11 +49,12 @@ class HashPool:
             value = self.roll_hash(value, tokens[at - self.n], tokens[at])
 
     def follow(self, tokens: Sequence[int], max_tokens: int, stop: frozenset[int] = frozenset()) -> list[int]:
-        """Return a chain of at most ``max_tokens`` stored successors after the last n tokens, up to a token of ``stop``."""
+        """Return a chain of at most ``max_tokens`` stored successors after the last n tokens, up to a token
+        of ``stop``."""
         out: list[int] = []
         if len(tokens) < self.n:
             return out
-        window = list(tokens[-self.n:])
+        window = list(tokens[-self.n :])
         value = self.hash(window)
         while len(out) < max_tokens and (token := self.next[value % len(self.next)]) != EMPTY:
             out.append(token)

@@ -1,4 +1,6 @@
-"""Incremental n-gram counts (ANPD, Ou et al. 2404.08698; the tri-gram matrix of ADED, Liu et al. 2407.12021)."""
+"""Incremental n-gram counts (ANPD, Ou et al. 2404.08698; the tri-gram matrix of ADED, Liu et al.
+2407.12021)."""
+
 from __future__ import annotations
 
 from ..core.errors import InvalidUse
@@ -6,10 +8,11 @@ from .suffix_automaton import TextIndex
 
 
 class NgramCounts(TextIndex):
-    """Index of a growing text: for every n-gram of 1 .. max_n - 1 tokens, the counts of its successors and the position of its
-    last occurrence.
+    """Index of a growing text: for every n-gram of 1 .. max_n - 1 tokens, the counts of its successors and
+    the position of its last occurrence.
 
-    The most frequent successor is maintained incrementally, ties go to the latest; lookup takes constant time.
+    The most frequent successor is maintained incrementally, ties go to the latest; lookup takes constant
+    time.
     """
 
     always_reversible = True
@@ -30,7 +33,7 @@ class NgramCounts(TextIndex):
         """Yield the n-grams before the last token, shortest first."""
         end = len(self.text) - 1
         for n in range(1, min(self.max_n - 1, end) + 1):
-            yield tuple(self.text[end - n:end])
+            yield tuple(self.text[end - n : end])
 
     def _add(self, token: int) -> None:
         for key in self._keys():
@@ -53,8 +56,9 @@ class NgramCounts(TextIndex):
                 del self.after[key], self._best[key]
 
     def best(self, context) -> tuple[int, int, int]:
-        """Return (token, n, position): the most frequent successor of the longest known suffix of ``context``, the length of
-        the n-gram including that successor, and the position of its last occurrence.
+        """Return (token, n, position): the most frequent successor of the longest known suffix of
+        ``context``, the length of the n-gram including that successor, and the position of its last
+        occurrence.
 
         (-1, 0, 0) if the last token has no successor.
         """
@@ -66,6 +70,9 @@ class NgramCounts(TextIndex):
         return -1, 0, 0
 
     def successors(self, key: tuple[int, ...], count: int) -> list[tuple[int, int]]:
-        """Return (token, frequency) of the ``count`` most frequent successors of ``key``, most frequent first, ties to the latest."""
+        """Return (token, frequency) of the ``count`` most frequent successors of ``key``, most frequent
+        first, ties to the latest."""
         known = self.after.get(key, {})
-        return [(x, len(known[x])) for x in sorted(known, key=lambda x: (-len(known[x]), -known[x][-1]))[:count]]
+        return [
+            (x, len(known[x])) for x in sorted(known, key=lambda x: (-len(known[x]), -known[x][-1]))[:count]
+        ]

@@ -1,5 +1,6 @@
-"""Suffix array over a fixed datastore (REST, He et al. 2311.08252): all occurrences of a token sequence form one range,
-found by binary search. The arrays may be memory-mapped; nothing is copied."""
+"""Suffix array over a fixed datastore (REST, He et al. 2311.08252): all occurrences of a token sequence
+form one range, found by binary search. The arrays may be memory-mapped; nothing is copied."""
+
 from __future__ import annotations
 
 import heapq
@@ -13,21 +14,24 @@ PART = np.uint32(0xFFFFFFFF)  # separator between documents; larger than every t
 class SuffixArray:
     """A suffix array over the tokens of a datastore.
 
-    tokens: uint32 [n], documents separated by PART; order: int32 [n], positions sorted by their next ``depth`` tokens.
+    tokens: uint32 [n], documents separated by PART; order: int32 [n], positions sorted by their next
+    ``depth`` tokens.
     """
 
     def __init__(self, tokens: np.ndarray, order: np.ndarray, depth: int):
         if len(tokens) != len(order):
             raise ValueError(f"the suffix array has {len(order)} places for {len(tokens)} tokens")
-        self.tokens, self.order, self.depth = tokens, order, depth
+        self.tokens = tokens
+        self.order = order
+        self.depth = depth
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @classmethod
     def build(cls, tokens: np.ndarray, depth: int = 32) -> SuffixArray:
-        """Build a suffix array sorted by the next ``depth`` tokens: by 1, 2, 4, ... tokens (prefix doubling), in log2(depth)
-        sorts of n numbers."""
+        """Build a suffix array sorted by the next ``depth`` tokens: by 1, 2, 4, ... tokens (prefix
+        doubling), in log2(depth) sorts of n numbers."""
         tokens = np.asarray(tokens, dtype=np.uint32)
         n = len(tokens)
         if not n:
@@ -36,7 +40,7 @@ class SuffixArray:
         done = 1
         while True:
             later = np.zeros(n, np.int64)  # 0: past the end, before every rank
-            later[:max(n - done, 0)] = rank[done:] + 1
+            later[: max(n - done, 0)] = rank[done:] + 1
             key = rank * (n + 1) + later
             order = np.argsort(key, kind="stable")
             if done * 2 >= depth:
@@ -46,9 +50,9 @@ class SuffixArray:
             done *= 2
 
     def range(self, pattern: Sequence[int]) -> tuple[int, int]:
-        """Return the range [low, high) of ``order`` with all occurrences of the pattern; only its first ``depth`` tokens are
-        compared."""
-        pattern = [int(x) for x in pattern][:self.depth]
+        """Return the range [low, high) of ``order`` with all occurrences of the pattern; only its first
+        ``depth`` tokens are compared."""
+        pattern = [int(x) for x in pattern][: self.depth]
         low = self._first(pattern, 0, len(self.order), False)
         return low, self._first(pattern, low, len(self.order), True)
 
@@ -58,7 +62,7 @@ class SuffixArray:
         while low < high:
             middle = (low + high) // 2
             at = int(self.order[middle])
-            here = self.tokens[at:at + size].tolist()
+            here = self.tokens[at : at + size].tolist()
             if here < pattern or (after and here == pattern):
                 low = middle + 1
             else:
@@ -66,24 +70,26 @@ class SuffixArray:
         return low
 
     def longest(self, context: Sequence[int], max_n: int, min_n: int = 1) -> tuple[int, int, int]:
-        """Return (n, low, high) of the longest suffix of ``context`` with ``min_n`` to ``max_n`` tokens that occurs: its
-        length and its range in ``order``; n = 0 if there is none."""
+        """Return (n, low, high) of the longest suffix of ``context`` with ``min_n`` to ``max_n`` tokens
+        that occurs: its length and its range in ``order``; n = 0 if there is none."""
         max_n = min(max_n, len(context), self.depth)
         found = (0, 0, 0)
         while min_n <= max_n:
             n = (min_n + max_n + 1) // 2  # if a suffix occurs, so does every shorter one
-            low, high = self.range(context[len(context) - n:])
+            low, high = self.range(context[len(context) - n :])
             if low < high:
                 found, min_n = (n, low, high), n + 1
             else:
                 max_n = n - 1
         return found
 
-    def extend_match(self, context: Sequence[int], n: int, low: int, high: int, hits: int = 4096) -> tuple[int, int]:
-        """Extend a match of n tokens beyond ``depth``. Return (length, position): the longest match of ``context`` among the
-        positions order[low:high], and the position after it. At most ``hits`` positions are compared, spread evenly over
-        the range."""
-        places = np.asarray(self.order[low:high:max(1, -(-(high - low) // hits))], dtype=np.int64)
+    def extend_match(
+        self, context: Sequence[int], n: int, low: int, high: int, hits: int = 4096
+    ) -> tuple[int, int]:
+        """Extend a match of n tokens beyond ``depth``. Return (length, position): the longest match of
+        ``context`` among the positions order[low:high], and the position after it. At most ``hits``
+        positions are compared, spread evenly over the range."""
+        places = np.asarray(self.order[low : high : max(1, -(-(high - low) // hits))], dtype=np.int64)
         length = n
         while length < len(context):
             before = places - (length - n) - 1
@@ -95,9 +101,11 @@ class SuffixArray:
         return length, int(places[0]) + n
 
     def followers(self, places: np.ndarray, skip: int) -> list[tuple[int, int, int]]:
-        """Return (token, a, b), sorted by token id: positions places[a:b] have this token ``skip`` tokens later.
+        """Return (token, a, b), sorted by token id: positions places[a:b] have this token ``skip`` tokens
+        later.
 
-        The positions must be in the array's order and agree in their first ``skip`` tokens; skip must be below ``depth``.
+        The positions must be in the array's order and agree in their first ``skip`` tokens; skip must be
+        below ``depth``.
         """
         at = places.astype(np.int64) + skip
         late = int((at >= len(self.tokens)).sum())  # positions past the end come first
@@ -106,15 +114,24 @@ class SuffixArray:
         edges = [0, *cuts.tolist(), len(heads)] if len(heads) else []
         return [(int(heads[a]), late + a, late + b) for a, b in zip(edges, edges[1:]) if heads[a] != PART]
 
-    def frequent_continuations(self, matched: int, low: int, high: int, *, max_depth: int, max_nodes: int, hits: int,
-                               max_children: int = 10**9):
-        """Return the ``max_nodes`` most frequent continuations of the match order[low:high] of ``matched`` tokens, as a
-        tree: (token, parent, count, position), most frequent first.
+    def frequent_continuations(
+        self,
+        matched: int,
+        low: int,
+        high: int,
+        *,
+        max_depth: int,
+        max_nodes: int,
+        hits: int,
+        max_children: int = 10**9,
+    ):
+        """Return the ``max_nodes`` most frequent continuations of the match order[low:high] of ``matched``
+        tokens, as a tree: (token, parent, count, position), most frequent first.
 
-        parent: index into the result, -1 at the root; of equally frequent ones the shorter comes first, so parents
-        precede children. hits: maximum number of positions examined, spread evenly over the range.
+        parent: index into the result, -1 at the root; of equally frequent ones the shorter comes first, so
+        parents precede children. hits: maximum number of positions examined, spread evenly over the range.
         """
-        places = np.asarray(self.order[low:high:max(1, -(-(high - low) // max(hits, 1)))])
+        places = np.asarray(self.order[low : high : max(1, -(-(high - low) // max(hits, 1)))])
         out: list[tuple[int, int, int, int]] = []
         heap: list[tuple] = []
 

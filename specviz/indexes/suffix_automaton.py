@@ -1,11 +1,12 @@
 """Indexes for matching the suffix of a growing text; appended tokens can be undone.
 
-``SuffixAutomaton`` finds the longest and all shorter matches in constant amortised time per token with at most 2n states
-(Blumer et al. 1985; SAM-Decoding, Hu et al. 2411.10666). With ``depth`` it also counts the occurrences of every string of
-at most that many tokens, like the suffix tree of SuffixDecoding (Oliaro et al. 2411.04975). ``NgramIndex`` has the
-positions of every n-gram (CopySpec, Dumitru et al. 2502.08923), ``NgramIndexes`` those of several lengths (prompt
-lookup).
+``SuffixAutomaton`` finds the longest and all shorter matches in constant amortised time per token with at
+most 2n states (Blumer et al. 1985; SAM-Decoding, Hu et al. 2411.10666). With ``depth`` it also counts the
+occurrences of every string of at most that many tokens, like the suffix tree of SuffixDecoding (Oliaro et
+al. 2411.04975). ``NgramIndex`` has the positions of every n-gram (CopySpec, Dumitru et al. 2502.08923),
+``NgramIndexes`` those of several lengths (prompt lookup).
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -14,11 +15,11 @@ from ..core import common_prefix_length
 
 
 class TextIndex:
-    """Base class of indexes over a growing text: the index follows another token list by removing and adding tokens at its
-    end.
+    """Base class of indexes over a growing text: the index follows another token list by removing and
+    adding tokens at its end.
 
-    A subclass implements ``_add(token)`` and ``_undo()``. A list passed to ``extend`` must only grow, so only its new
-    tokens are processed; any other list (a hypothetical continuation) is compared in full.
+    A subclass implements ``_add(token)`` and ``_undo()``. A list passed to ``extend`` must only grow, so
+    only its new tokens are processed; any other list (a hypothetical continuation) is compared in full.
     """
 
     always_reversible = False  # whether committed tokens can be undone, too
@@ -36,7 +37,7 @@ class TextIndex:
         same = self._sure if tokens is self._home else 0
         if same > len(tokens):
             same = 0
-        same += common_prefix_length(self.text[same:], tokens[same:len(self.text)])
+        same += common_prefix_length(self.text[same:], tokens[same : len(self.text)])
         if same < self._sure and not self.always_reversible:
             self.clear()
             same = 0
@@ -65,13 +66,13 @@ class TextIndex:
 
 
 class SuffixAutomaton(TextIndex):
-    """Suffix automaton of a growing text. States are classes of substrings with the same end positions; state 0 is the empty
-    string.
+    """Suffix automaton of a growing text. States are classes of substrings with the same end positions;
+    state 0 is the empty string.
 
-    next[s]: token -> state; link[s]: state of the longest suffix that occurs elsewhere too; length[s]: longest string of
-    s; first[s]: where (exclusive) its first occurrence ends; count[s]: occurrences, kept for strings of at most ``depth``
-    tokens. state, matched: the longest suffix of the text that occurred earlier in it. Negative tokens separate
-    documents.
+    next[s]: token -> state; link[s]: state of the longest suffix that occurs elsewhere too; length[s]:
+    longest string of s; first[s]: where (exclusive) its first occurrence ends; count[s]: occurrences, kept
+    for strings of at most ``depth`` tokens. state, matched: the longest suffix of the text that occurred
+    earlier in it. Negative tokens separate documents.
     """
 
     def __init__(self, depth: int = 0):
@@ -82,7 +83,10 @@ class SuffixAutomaton(TextIndex):
         """Drop the text and all states."""
         super().clear()
         self.next: list[dict[int, int]] = [{}]
-        self.link, self.length, self.first, self.count = [-1], [0], [0], [0]
+        self.link = [-1]
+        self.length = [0]
+        self.first = [0]
+        self.count = [0]
         self.state = self.matched = 0
         self._last = self._tail = self._tail_length = 0
         self._log: list[tuple] = []
@@ -91,9 +95,11 @@ class SuffixAutomaton(TextIndex):
         return len(self.next)
 
     def step(self, state: int, matched: int, token: int) -> tuple[int, int]:
-        """Append ``token`` to the string of length ``matched`` in ``state``; return (state, length) of the longest
-        suffix of the result that is in the automaton."""
-        while state and matched <= self.length[self.link[state]]:  # the state was split: the string belongs to its link
+        """Append ``token`` to the string of length ``matched`` in ``state``; return (state, length) of the
+        longest suffix of the result that is in the automaton."""
+        while (
+            state and matched <= self.length[self.link[state]]
+        ):  # the state was split: the string belongs to its link
             state = self.link[state]
         while state and token not in self.next[state]:
             state = self.link[state]
@@ -113,7 +119,8 @@ class SuffixAutomaton(TextIndex):
             self._recount(token)
 
     def _grow(self, token: int, edges: list) -> tuple[int, int] | None:
-        """Append a token; ``edges`` collects overwritten edges. Return (state, old link) if a state was split."""
+        """Append a token; ``edges`` collects overwritten edges. Return (state, old link) if a state was
+        split."""
         new = self._state({}, -1, self.length[self._last] + 1, len(self.text))
         p, self._last = self._last, new
         while p >= 0 and token not in self.next[p]:
@@ -146,7 +153,8 @@ class SuffixAutomaton(TextIndex):
         self.next[state][token] = to
 
     def _recount(self, token: int) -> None:
-        """Count one more occurrence of every suffix of at most depth tokens: at most depth states, few in ordinary text."""
+        """Count one more occurrence of every suffix of at most depth tokens: at most depth states, few in
+        ordinary text."""
         self._tail, self._tail_length = self.step(self._tail, self._tail_length, token)
         if self._tail_length > self.depth:
             self._tail_length = self.depth
@@ -179,14 +187,18 @@ class SuffixAutomaton(TextIndex):
                 self.next[where][token] = old
         for column in (self.next, self.link, self.length, self.first, self.count):
             del column[size:]
-        self._last, self.state, self.matched, self._tail, self._tail_length = last, state, matched, tail, tail_length
+        self._last = last
+        self.state = state
+        self.matched = matched
+        self._tail = tail
+        self._tail_length = tail_length
 
     def _forget(self) -> None:
         self._log.clear()
 
     def longest(self, want: int = 1) -> tuple[int, int]:
-        """Return (n, end) of the longest match: text[end-n:end] equals the last n tokens, with ``end`` the first such
-        position. (0, 0) if there is none.
+        """Return (n, end) of the longest match: text[end-n:end] equals the last n tokens, with ``end`` the
+        first such position. (0, 0) if there is none.
 
         If fewer than ``want`` tokens follow the longest match, a shorter match is used.
         """
@@ -197,11 +209,13 @@ class SuffixAutomaton(TextIndex):
         return (n, self.first[state]) if n else (0, 0)
 
     def suffixes(self, max_n: int) -> list[tuple[int, int]]:
-        """Return (n, state) of each suffix of the text with 1, 2, ... up to ``max_n`` tokens that occurred earlier."""
+        """Return (n, state) of each suffix of the text with 1, 2, ... up to ``max_n`` tokens that occurred
+        earlier."""
         return list(self.matches(self.state, self.matched, max_n))
 
     def matches(self, state: int, matched: int, max_n: int) -> list[tuple[int, int]]:
-        """Return (n, state) of every suffix of the string of length ``matched`` in ``state``, shortest first, up to ``max_n`` tokens."""
+        """Return (n, state) of every suffix of the string of length ``matched`` in ``state``, shortest
+        first, up to ``max_n`` tokens."""
         out, state = [], self._within(state, min(matched, max_n))
         for n in range(min(matched, max_n), 0, -1):
             state = self._within(state, n)
@@ -210,7 +224,8 @@ class SuffixAutomaton(TextIndex):
 
 
 class NgramIndex(TextIndex):
-    """Index of a growing text: the end positions (exclusive) of every n-gram. ``places``: n-gram -> positions."""
+    """Index of a growing text: the end positions (exclusive) of every n-gram. ``places``: n-gram ->
+    positions."""
 
     always_reversible = True
 
@@ -226,11 +241,11 @@ class NgramIndex(TextIndex):
     def _add(self, token: int) -> None:
         end = len(self.text)
         if end >= self.n:
-            self.places.setdefault(tuple(self.text[-self.n:]), []).append(end)
+            self.places.setdefault(tuple(self.text[-self.n :]), []).append(end)
 
     def _undo(self) -> None:
         if len(self.text) >= self.n:
-            gram = tuple(self.text[-self.n:])
+            gram = tuple(self.text[-self.n :])
             self.places[gram].pop()
             if not self.places[gram]:
                 del self.places[gram]
@@ -238,18 +253,21 @@ class NgramIndex(TextIndex):
     def before(self) -> list[int]:
         """Return the end positions of earlier occurrences of the last n tokens, in order.
 
-        Takes time linear in the number of occurrences; ``places`` is the same list, but includes the last n tokens themselves.
+        Takes time linear in the number of occurrences; ``places`` is the same list, but includes the last n
+        tokens themselves.
         """
-        return self.places.get(tuple(self.text[-self.n:]), [])[:-1] if len(self.text) >= self.n else []
+        return self.places.get(tuple(self.text[-self.n :]), [])[:-1] if len(self.text) >= self.n else []
 
     def earliest(self) -> int:
-        """Return the end position of the first earlier occurrence of the last n tokens, in constant time; 0 if there is none."""
-        places = self.places.get(tuple(self.text[-self.n:]), ()) if len(self.text) >= self.n else ()
+        """Return the end position of the first earlier occurrence of the last n tokens, in constant time; 0
+        if there is none."""
+        places = self.places.get(tuple(self.text[-self.n :]), ()) if len(self.text) >= self.n else ()
         return places[0] if len(places) > 1 else 0
 
     def latest(self) -> int:
-        """Return the end position of the latest earlier occurrence of the last n tokens, in constant time; 0 if there is none."""
-        places = self.places.get(tuple(self.text[-self.n:]), ()) if len(self.text) >= self.n else ()
+        """Return the end position of the latest earlier occurrence of the last n tokens, in constant time;
+        0 if there is none."""
+        places = self.places.get(tuple(self.text[-self.n :]), ()) if len(self.text) >= self.n else ()
         return places[-2] if len(places) > 1 else 0
 
 
@@ -278,8 +296,8 @@ class NgramIndexes(TextIndex):
             index._undo()
 
     def match(self, latest: bool = False) -> tuple[int, int]:
-        """Return (end, n) of the longest match: text[end-n:end] equals the last n tokens, and a token follows it. (0,
-        0) if the last token is new.
+        """Return (end, n) of the longest match: text[end-n:end] equals the last n tokens, and a token
+        follows it. (0, 0) if the last token is new.
 
         Of equally long matches the first, or with ``latest`` the last.
         """

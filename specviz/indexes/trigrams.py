@@ -1,4 +1,6 @@
-"""Tri-gram counts of a datastore as sorted arrays with binary search (the corpus of ADED, Liu et al. 2407.12021)."""
+"""Tri-gram counts of a datastore as sorted arrays with binary search (the corpus of ADED, Liu et al.
+2407.12021)."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -16,7 +18,9 @@ class Trigrams:
 
     def __init__(self, tokens: np.ndarray):
         text = np.asarray(tokens, dtype=np.uint64)
-        a, b, c = text[:-2], text[1:-1], text[2:]
+        a = text[:-2]
+        b = text[1:-1]
+        c = text[2:]
         whole = (a != PART) & (b != PART) & (c != PART)
         pairs = (a << np.uint64(32) | b)[whole]
         order = np.lexsort((c[whole], pairs))
@@ -31,7 +35,8 @@ class Trigrams:
         return len(self.pairs)
 
     def successors(self, pair: tuple[int, int], most: int) -> list[tuple[int, float]]:
-        """Return (token, relative frequency) of the ``most`` most frequent successors of a pair, best first."""
+        """Return (token, relative frequency) of the ``most`` most frequent successors of a pair, best
+        first."""
         key = np.uint64(pair[0] << 32 | pair[1])
         low, high = np.searchsorted(self.pairs, key), np.searchsorted(self.pairs, key, side="right")
         counts = self.counts[low:high]

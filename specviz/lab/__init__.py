@@ -1,6 +1,8 @@
 """The Lab: small experiments on the loaded models. This module does not import torch.
 
-``answer(name, payload, loaded, stop)`` yields growing results, the last one complete; a string is a progress message."""
+``answer(name, payload, loaded, stop)`` yields growing results, the last one complete; a string is a
+progress message."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -11,13 +13,32 @@ from ..core.errors import CodedError
 from .tasks import sample_prompts
 
 # question -> module; those of LIGHT need no model
-ENGINE = {"cost_curve": "pass_costs", "context_costs": "context_costs", "distribution": "distribution_test", "break_it": "broken_methods",
-          "mask_sides": "mask_sides",
-          "sweep": "sweep", "heat_map": "heat_map", "load": "load", "prompt_set": "prompt_set", "doctor": "doctor"}
-LIGHT = {"mistakes": "mistakes", "library": "recordings", "library_trace": "recordings", "html": "export",
-         "tasks": "tasks", "scaling": "scaling", "questions": "recommend", "recommend": "recommend",
-         "chip_model": "chip"}
-FIELDS = {"recommend": ("engine", "model", "task", "load", "temperature")}  # of a light question's payload; the others have a name
+ENGINE = {
+    "cost_curve": "pass_costs",
+    "context_costs": "context_costs",
+    "distribution": "distribution_test",
+    "break_it": "broken_methods",
+    "mask_sides": "mask_sides",
+    "sweep": "sweep",
+    "heat_map": "heat_map",
+    "load": "load",
+    "prompt_set": "prompt_set",
+    "doctor": "doctor",
+}
+LIGHT = {
+    "mistakes": "mistakes",
+    "library": "recordings",
+    "library_trace": "recordings",
+    "html": "export",
+    "tasks": "tasks",
+    "scaling": "scaling",
+    "questions": "recommend",
+    "recommend": "recommend",
+    "chip_model": "chip",
+}
+FIELDS = {
+    "recommend": ("engine", "model", "task", "load", "temperature")
+}  # of a light question's payload; the others have a name
 WHOLE = {"chip_model"}  # light questions that read and check the payload themselves
 
 
@@ -25,9 +46,11 @@ class LabError(CodedError, ValueError):
     """A question of the Lab cannot be answered."""
 
 
-def answer(name: str, payload: dict[str, Any], loaded: Any = None, stop: Callable[[], bool] = bool) -> Iterator[Any]:
-    """Answer one question of the Lab. payload: its JSON input; stop(): True ends a measurement. Raises SessionError or LabError.
-    """
+def answer(
+    name: str, payload: dict[str, Any], loaded: Any = None, stop: Callable[[], bool] = bool
+) -> Iterator[Any]:
+    """Answer one question of the Lab. payload: its JSON input; stop(): True ends a measurement. Raises
+    SessionError or LabError."""
     if name in LIGHT:
         fields = payload if name in WHOLE else _only(payload, FIELDS.get(name, ("name",)))
         yield getattr(import_module(f".{LIGHT[name]}", __name__), name)(**fields)

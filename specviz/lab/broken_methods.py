@@ -1,13 +1,28 @@
-"""Speculative decoding with one deliberate mistake, tested live with the same two certificates as every method.
+"""Speculative decoding with one deliberate mistake, tested live with the same two certificates as every
+method.
 
 Each mistake is the correct part with one line changed. The broken methods are not in the catalogue."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..core import IID, Decision, Drafter, DraftTree, Method, Parts, Sampling, Scores, State, Target, TreeBuilder, Verdict
+from ..core import (
+    IID,
+    Decision,
+    Drafter,
+    DraftTree,
+    Method,
+    Parts,
+    Sampling,
+    Scores,
+    State,
+    Target,
+    TreeBuilder,
+    Verdict,
+)
 from ..drafters.model.chain import DraftChain
 from ..evidence.certificate import PROMPTS, greedy
 from ..loops import speculate
@@ -31,12 +46,14 @@ NONE = Mistake("none", "Nothing is broken", "The method as it should be, for com
 
 
 class ArgmaxAsDrawn(DraftChain):
-    """A drafter with a mistake: it proposes the draft model's top-1 token, but declares it as a sample from the draft
-    distribution."""
+    """A drafter with a mistake: it proposes the draft model's top-1 token, but declares it as a sample from
+    the draft distribution."""
 
     def propose(self, state, budget):
         """Draft a chain of top-1 tokens."""
-        build, scorer, node = TreeBuilder(), Scorer(self.model), -1
+        build = TreeBuilder()
+        scorer = Scorer(self.model)
+        node = -1
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         for _ in range(budget.gamma):
@@ -46,8 +63,8 @@ class ArgmaxAsDrawn(DraftChain):
 
 
 class NoResidual(TokenRejection):
-    """A verifier with a mistake: after a rejection it samples from the target's distribution instead of the residual distribution.
-    """
+    """A verifier with a mistake: after a rejection it samples from the target's distribution instead of the
+    residual distribution."""
 
     def test(self, tree, child, p, state):
         """Test a child; a rejection leaves the target's distribution."""
@@ -56,21 +73,39 @@ class NoResidual(TokenRejection):
 
 
 class FirstUnchecked(TokenRejection):
-    """A verifier with a mistake: it accepts the first draft token without a test, and verifies the others correctly."""
+    """A verifier with a mistake: it accepts the first draft token without a test, and verifies the others
+    correctly."""
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         """Accept the first token of a chain, and test the others."""
-        path, decisions, node = [], [], -1
+        path = []
+        decisions = []
+        node = -1
         while True:
             p, children = state.sampling.probs(scores.logits[node + 1]), tree.children(node)
             if not children:
-                return Verdict(tuple(path), state.rng.pick("verify", p), "bonus" if path else "plain", tuple(decisions), p)
+                return Verdict(
+                    tuple(path),
+                    state.rng.pick("verify", p),
+                    "bonus" if path else "plain",
+                    tuple(decisions),
+                    p,
+                )
             child = children[0]
-            decision = Decision(child, "unchecked", float(p[tree.tokens[child]]), None, 1.0, None, "accepted", p) if node < 0 else \
-                self.test(tree, child, p, state)
+            decision = (
+                Decision(child, "unchecked", float(p[tree.tokens[child]]), None, 1.0, None, "accepted", p)
+                if node < 0
+                else self.test(tree, child, p, state)
+            )
             decisions.append(decision)
             if decision.verdict == "rejected":
-                return Verdict(tuple(path), state.rng.pick("verify", decision.residual), "correction", tuple(decisions), decision.residual)
+                return Verdict(
+                    tuple(path),
+                    state.rng.pick("verify", decision.residual),
+                    "correction",
+                    tuple(decisions),
+                    decision.residual,
+                )
             path.append(child)
             node = child
 
@@ -116,8 +151,8 @@ class StaleCacheTarget:
         self._model.close()
 
     def sync(self, tokens) -> Scores:
-        same = self._written and list(tokens[:len(self._written)]) == self._written
-        self._read = [*self._read, *tokens[len(self._written):]] if same else list(tokens)
+        same = self._written and list(tokens[: len(self._written)]) == self._written
+        self._read = [*self._read, *tokens[len(self._written) :]] if same else list(tokens)
         self._written = list(tokens)
         return self._follow()
 
@@ -154,18 +189,27 @@ BUILT: dict[str, Callable[[Target], Built]] = {
 
 def broken(key: str) -> Method:
     """Return speculative decoding with the mistake that has this key."""
+
     def build(kit: Any) -> Parts:
         drafter, verifier, loop = BUILT[key](kit.open("draft"))
         return Parts(drafter, Fixed(GAMMA.get(key, USUAL)), verifier, loop=loop or speculate)
 
     mistake = {m.key: m for m in (NONE, *MISTAKES.values())}[key]
-    return Method(key=key, title=mistake.title, paper="", family="Mistake", summary=mistake.why, build=build, needs=frozenset({"draft"}))
+    return Method(
+        key=key,
+        title=mistake.title,
+        paper="",
+        family="Mistake",
+        summary=mistake.why,
+        build=build,
+        needs=frozenset({"draft"}),
+    )
 
 
 def break_it(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """Test a mistake. payload {mistake, samples?} -> {mistake, title, why, watch, greedy, distribution, caught, verdict}, yielded
-    repeatedly. greedy: result of certificate.greedy plus ``equal``; distribution: result of distribution_test.distribution;
-    verdict: a sentence."""
+    """Test a mistake. payload {mistake, samples?} -> {mistake, title, why, watch, greedy, distribution,
+    caught, verdict}, yielded repeatedly. greedy: result of certificate.greedy plus ``equal``; distribution:
+    result of distribution_test.distribution; verdict: a sentence."""
     key = payload.get("mistake")
     if not isinstance(key, str) or key not in BUILT:
         raise SessionError(f"There is no such mistake; there are {', '.join(BUILT)}.", "lab.mistake")
@@ -174,8 +218,16 @@ def break_it(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) 
     if missing:
         raise SessionError(missing, "method.missing")
     mistake = MISTAKES.get(key, NONE)
-    found: dict[str, Any] = {"mistake": key, "title": mistake.title, "why": mistake.why, "watch": mistake.watch, "greedy": None,
-                             "distribution": None, "caught": None, "verdict": ""}
+    found: dict[str, Any] = {
+        "mistake": key,
+        "title": mistake.title,
+        "why": mistake.why,
+        "watch": mistake.watch,
+        "greedy": None,
+        "distribution": None,
+        "caught": None,
+        "verdict": "",
+    }
     yield "Comparing greedy text with plain decoding."
     result = greedy(loaded, method, PROMPTS[:TEXTS], TOKENS)
     found["greedy"] = result | {"equal": result["status"] in ("identical", "near_tie")}
@@ -193,7 +245,14 @@ def _verdict(equal: bool, probs: str) -> dict[str, Any]:
     if probs == "fail":
         words = "Caught. Greedy text alone would have missed it." if equal else "Caught by both checks."
     elif probs == "few" and equal:
-        return {"caught": None, "verdict": "Nothing was found, in too few samples to say that nothing is there."}
+        return {
+            "caught": None,
+            "verdict": "Nothing was found, in too few samples to say that nothing is there.",
+        }
     else:
-        words = "Neither check found anything." if equal else "Caught by the greedy text; its first tokens still follow the distribution."
+        words = (
+            "Neither check found anything."
+            if equal
+            else "Caught by the greedy text; its first tokens still follow the distribution."
+        )
     return {"caught": probs == "fail" or not equal, "verdict": words}

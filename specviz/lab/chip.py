@@ -1,7 +1,9 @@
-"""Speed and energy over the draft length on a modelled chip (HADES, 2412.19925), and from this machine's measured passes.
+"""Speed and energy over the draft length on a modelled chip (HADES, 2412.19925), and from this machine's
+measured passes.
 
 Pure arithmetic on the numbers of the question (core/chip_model.py); nothing is measured here.
 """
+
 from __future__ import annotations
 
 import math
@@ -34,38 +36,62 @@ MOST_ROWS = 64  # measured passes of a question
 def chip_model(**asked: Any) -> dict[str, Any]:
     """Model speed and energy over the draft length.
 
-    Return {asked, lengths, plain: {tokens_per_second, joules_per_token}, designs: {host, on_chip: {tokens_per_second,
-    joules_per_token, seconds}}, measured: {tokens_per_second, plain} or None, sram_bytes}; lists have one value per
-    draft length 0..longest.
+    Return {asked, lengths, plain: {tokens_per_second, joules_per_token}, designs: {host, on_chip:
+    {tokens_per_second, joules_per_token, seconds}}, measured: {tokens_per_second, plain} or None,
+    sram_bytes}; lists have one value per draft length 0..longest.
 
-    asked: parameters of the chip, named and with units as in NUMBERS; longest: 1 to LONGEST; measured: {rows, seconds,
-    draft_seconds} of this machine (lab.pass_costs). Speeds of draft lengths beyond the measured passes are None. Raises
-    LabError.
+    asked: parameters of the chip, named and with units as in NUMBERS; longest: 1 to LONGEST; measured:
+    {rows, seconds, draft_seconds} of this machine (lab.pass_costs). Speeds of draft lengths beyond the
+    measured passes are None. Raises LabError.
     """
     unknown = sorted(set(asked) - {*NUMBERS, "longest", "measured"})
     if unknown:
         raise LabError(f"There is no field {unknown[0]!r:.40}.", "lab.chip_field")
-    values = {name: _number(name, asked.get(name, default), low, high) for name, (default, low, high, _) in NUMBERS.items()}
+    values = {
+        name: _number(name, asked.get(name, default), low, high)
+        for name, (default, low, high, _) in NUMBERS.items()
+    }
     longest = _number("longest", asked.get("longest", 16), 1, LONGEST)
     if longest != int(longest):
         raise LabError("longest must be a whole number.", "lab.chip_number")
     si = {name: value * NUMBERS[name][3] for name, value in values.items()}
     lengths = list(range(int(longest) + 1))
-    chip = Chip(si["bandwidth"], si["arithmetic"], si["sram_bandwidth"], si["dram_energy"], si["sram_energy"], si["operation_energy"],
-                si["sync"])
+    chip = Chip(
+        si["bandwidth"],
+        si["arithmetic"],
+        si["sram_bandwidth"],
+        si["dram_energy"],
+        si["sram_energy"],
+        si["operation_energy"],
+        si["sync"],
+    )
     target = Model(si["target_size"], si["target_size"] * si["bytes"], si["cache"])
     draft = Model(si["draft_size"], si["draft_size"] * si["bytes"])
     expected = [tokens_per_round(si["acceptance"], n) for n in lengths]
-    designs = {name: _design(one, target, draft, lengths, expected) for name, one in (("host", chip.host_variant), ("on_chip", chip))}
+    designs = {
+        name: _design(one, target, draft, lengths, expected)
+        for name, one in (("host", chip.host_variant), ("on_chip", chip))
+    }
     plain = {name: designs["host"][name][0] for name in ("tokens_per_second", "joules_per_token")}
-    return {"asked": values, "lengths": lengths, "plain": plain,
-            "designs": designs, "measured": _measured(asked.get("measured"), lengths, expected), "sram_bytes": draft.bytes}
+    return {
+        "asked": values,
+        "lengths": lengths,
+        "plain": plain,
+        "designs": designs,
+        "measured": _measured(asked.get("measured"), lengths, expected),
+        "sram_bytes": draft.bytes,
+    }
 
 
-def _design(chip: Chip, target: Model, draft: Model, lengths: list[int], expected: list[float]) -> dict[str, list[float]]:
+def _design(
+    chip: Chip, target: Model, draft: Model, lengths: list[int], expected: list[float]
+) -> dict[str, list[float]]:
     rounds = [round_cost(chip, target, draft, n) for n in lengths]
-    return {"tokens_per_second": [e / r.seconds for e, r in zip(expected, rounds)],
-            "joules_per_token": [r.joules / e for e, r in zip(expected, rounds)], "seconds": [r.seconds for r in rounds]}
+    return {
+        "tokens_per_second": [e / r.seconds for e, r in zip(expected, rounds)],
+        "joules_per_token": [r.joules / e for e, r in zip(expected, rounds)],
+        "seconds": [r.seconds for r in rounds],
+    }
 
 
 def _measured(given: Any, lengths: list[int], expected: list[float]) -> dict[str, Any] | None:
@@ -73,19 +99,33 @@ def _measured(given: Any, lengths: list[int], expected: list[float]) -> dict[str
     if given is None:
         return None
     rows, seconds = (given.get(name) if isinstance(given, dict) else None for name in ("rows", "seconds"))
-    if not isinstance(rows, list) or not isinstance(seconds, list) or not 1 < len(rows) == len(seconds) <= MOST_ROWS:
-        raise LabError(f"The measured passes must be 2 to {MOST_ROWS} rows with their seconds.", "lab.chip_curve")
+    if (
+        not isinstance(rows, list)
+        or not isinstance(seconds, list)
+        or not 1 < len(rows) == len(seconds) <= MOST_ROWS
+    ):
+        raise LabError(
+            f"The measured passes must be 2 to {MOST_ROWS} rows with their seconds.", "lab.chip_curve"
+        )
     counts = [_number("rows", row, 1, 1e4) for row in rows]
     times = [_number("seconds", one, 1e-9, 1e4) for one in seconds]
     step = _number("draft_seconds", given.get("draft_seconds") or 0.0, 0.0, 1e4)
     if counts != sorted(set(counts)) or counts[0] != 1:
         raise LabError("The rows of the measured passes must rise from 1.", "lab.chip_curve")
-    speeds = [e / (n * step + float(np.interp(n + 1, counts, times))) if n + 1 <= counts[-1] else None for n, e in zip(lengths, expected)]
+    speeds = [
+        e / (n * step + float(np.interp(n + 1, counts, times))) if n + 1 <= counts[-1] else None
+        for n, e in zip(lengths, expected)
+    ]
     return {"tokens_per_second": speeds, "plain": speeds[0]}
 
 
 def _number(name: str, value: Any, low: float, high: float) -> float:
     """Return a finite number within bounds. Raises LabError."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not low <= value <= high:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or not low <= value <= high
+    ):
         raise LabError(f"{name} must be a number from {low:g} to {high:g}.", "lab.chip_number")
     return float(value)

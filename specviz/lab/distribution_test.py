@@ -1,5 +1,6 @@
-"""Test whether a method samples from the target's distribution: counts of its first tokens over many short seeded runs against the
-enumerated distribution of the same target. Results grow while the test runs."""
+"""Test whether a method samples from the target's distribution: counts of its first tokens over many short
+seeded runs against the enumerated distribution of the same target. Results grow while the test runs."""
+
 from __future__ import annotations
 
 import math
@@ -27,12 +28,15 @@ ENOUGH = 100  # minimum runs for a positive claim
 ANSWER = 24  # tokens per answer
 
 
-def distribution(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+def distribution(
+    loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
     """Test whether a method samples from the target's distribution.
 
-    payload {method, knobs?, prompt?, samples?, temperature?, seed?} -> {samples, tokens: [prefix of each cell], plain_law:
-    probability of each cell under the target, method_counts, chi_square, freedom, p_value, asked, exactness, places: {p,
-    samples, histogram, impossible} of the tokens of whole answers, verdict: "pass" | "fail" | "few" (too few samples to decide)
+    payload {method, knobs?, prompt?, samples?, temperature?, seed?} -> {samples, tokens: [prefix of each
+    cell], plain_law: probability of each cell under the target, method_counts, chi_square, freedom,
+    p_value, asked, exactness, places: {p, samples, histogram, impossible} of the tokens of whole answers,
+    verdict: "pass" | "fail" | "few" (too few samples to decide)
     | "open", said: a sentence}, yielded repeatedly as runs finish."""
     method = method_of(payload)
     samples = read_integer("samples", payload.get("samples", SAMPLES), 20, SAMPLES)
@@ -44,19 +48,31 @@ def distribution(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], boo
         raise SessionError(missing, "method.missing")
     if method.exactness == "greedy only":
         raise SessionError(f"{method.title} works at temperature 0 only.", "method.greedy_only")
-    yield from tested(loaded, method, knobs_of(payload, method), prompt_of(payload, PROMPTS[0]), probs, samples, stop)
+    yield from tested(
+        loaded, method, knobs_of(payload, method), prompt_of(payload, PROMPTS[0]), probs, samples, stop
+    )
 
 
-def tested(loaded: Loaded, method: Method, knobs: dict[str, Any], prompt: str, probs: Sampling, samples: int,
-           stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Test one method, of the catalogue or not; yield the growing result of ``distribution``. probs: the sampling settings."""
+def tested(
+    loaded: Loaded,
+    method: Method,
+    knobs: dict[str, Any],
+    prompt: str,
+    probs: Sampling,
+    samples: int,
+    stop: Callable[[], bool],
+) -> Iterator[dict[str, Any]]:
+    """Test one method, of the catalogue or not; yield the growing result of ``distribution``. probs: the
+    sampling settings."""
     ids = encode(loaded, prompt)
     distributions = NextTokenDistribution(loaded.open_target(), ids, probs)
     with torch.inference_mode():
         cells = Cells.build(distributions, samples, DEPTH, loaded.end_tokens)
     if len(cells.expected) < 2:
-        raise SessionError("The target leaves no choice here: one continuation is all but certain. Try a higher temperature.",
-                           "lab.no_choice")
+        raise SessionError(
+            "The target leaves no choice here: one continuation is all but certain. Try a higher temperature.",
+            "lab.no_choice",
+        )
     seen: list[Any] = []
     counts, places = Counter(), PitValues()
     runs = first_tokens(loaded, method, knobs, ids, probs, samples)
@@ -76,8 +92,16 @@ def tested(loaded: Loaded, method: Method, knobs: dict[str, Any], prompt: str, p
     yield _report(loaded, method, cells, counts, places, len(seen), samples, True)
 
 
-def _report(loaded: Loaded, method: Method, cells: Cells, counts: Counter, places: PitValues, played: int, asked: int,
-          over: bool) -> dict[str, Any]:
+def _report(
+    loaded: Loaded,
+    method: Method,
+    cells: Cells,
+    counts: Counter,
+    places: PitValues,
+    played: int,
+    asked: int,
+    over: bool,
+) -> dict[str, Any]:
     statistic, freedom = chi_square(cells.expected, counts, played)
     prob = p_value(statistic, freedom)
     keys = sorted(cells.expected, key=lambda cell: -cells.expected[cell])
@@ -85,17 +109,28 @@ def _report(loaded: Loaded, method: Method, cells: Cells, counts: Counter, place
     wrong = prob <= RED or whole["p"] < CHANCE
     enough = played >= min(asked, SAMPLES) and played >= ENOUGH
     verdict = "open" if not over else "fail" if wrong else "pass" if enough else "few"
-    return {"method": method.key, "title": method.title, "exactness": method.exactness, "samples": played, "asked": asked, "depth": DEPTH,
-            "tokens": [_named(loaded, cell) for cell in keys], "plain_law": [cells.expected[cell] for cell in keys],
-            "method_counts": [counts[cell] for cell in keys], "freedom": freedom, "p_value": prob,
-            "chi_square": statistic if math.isfinite(statistic) else None,
-            "places": {key: whole[key] for key in ("p", "samples", "histogram", "impossible")}, "verdict": verdict,
-            "said": _claim(verdict, played, asked)}
+    return {
+        "method": method.key,
+        "title": method.title,
+        "exactness": method.exactness,
+        "samples": played,
+        "asked": asked,
+        "depth": DEPTH,
+        "tokens": [_named(loaded, cell) for cell in keys],
+        "plain_law": [cells.expected[cell] for cell in keys],
+        "method_counts": [counts[cell] for cell in keys],
+        "freedom": freedom,
+        "p_value": prob,
+        "chi_square": statistic if math.isfinite(statistic) else None,
+        "places": {key: whole[key] for key in ("p", "samples", "histogram", "impossible")},
+        "verdict": verdict,
+        "said": _claim(verdict, played, asked),
+    }
 
 
 TEXTS = {  # by verdict
     "few": "{asked} samples were requested and {played} were drawn. That is too few to claim that they follow the target's distribution: "
-           "no difference was found, but {needed} are needed for the test.",
+    "no difference was found, but {needed} are needed for the test.",
     "pass": "No difference from the target's distribution in {played} samples.",
     "fail": "They do not follow the target's distribution.",
 }

@@ -1,4 +1,6 @@
-"""The report of ``specviz doctor`` for the page: this machine, and a two-second measurement of the loaded models."""
+"""The report of ``specviz doctor`` for the page: this machine, and a two-second measurement of the loaded
+models."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -11,5 +13,6 @@ if TYPE_CHECKING:
 
 
 def doctor(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
-    """Yield the report of evidence.doctor. The duration of the measurement is fixed, so that a request cannot prolong it."""
+    """Yield the report of evidence.doctor. The duration of the measurement is fixed, so that a request
+    cannot prolong it."""
     yield report_loaded(loaded)

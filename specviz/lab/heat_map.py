@@ -1,8 +1,11 @@
-"""Measured speed of a method over draft length and temperature, and the speed predicted from its acceptance rate.
+"""Measured speed of a method over draft length and temperature, and the speed predicted from its acceptance
+rate.
 
-Runs of all cells and of plain decoding are shuffled, so that noise of the machine affects all of them. The predicted speed of a
-cell is the expected number of tokens per round, (1 - a^(g+1)) / (1 - a) for acceptance rate a at this temperature and draft
-length g, over the measured seconds of a round at this length (Leviathan et al. 2211.17192)."""
+Runs of all cells and of plain decoding are shuffled, so that noise of the machine affects all of them. The
+predicted speed of a cell is the expected number of tokens per round, (1 - a^(g+1)) / (1 - a) for acceptance
+rate a at this temperature and draft length g, over the measured seconds of a round at this length
+(Leviathan et al. 2211.17192)."""
+
 from __future__ import annotations
 
 import csv
@@ -24,7 +27,14 @@ from .timed_runs import TimedRun, TimedRuns, all_disturbed, counts, undisturbed
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-LENGTH_KNOBS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that set the draft length, in this order
+LENGTH_KNOBS = (
+    "gamma",
+    "depth",
+    "block",
+    "window",
+    "length",
+    "most",
+)  # knobs that set the draft length, in this order
 LENGTHS = (1, 2, 4, 8)  # draft lengths by default
 TEMPERATURES = (0.0, 0.5, 1.0)  # temperatures by default
 MOST_LENGTHS = 8  # limits of a question
@@ -32,23 +42,37 @@ MOST_TEMPERATURES = 6
 TURNS = 2  # runs of each cell
 LONGEST = 128  # tokens of an answer
 WARM = 8  # tokens of the warm-up
-COLUMNS = ("draft_length", "temperature", "tokens_per_second", "walltime_speedup", "predicted_speedup",
-           "block_efficiency", "acceptance_rate", "busy")
+COLUMNS = (
+    "draft_length",
+    "temperature",
+    "tokens_per_second",
+    "walltime_speedup",
+    "predicted_speedup",
+    "block_efficiency",
+    "acceptance_rate",
+    "busy",
+)
 
 
 def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Measure speed over draft length and temperature.
 
-    payload {method, prompt, lengths?, temperatures?, max_new_tokens?, seed?} -> {method, knob, lengths, temperatures, cells,
-    done, of, runs, disturbed, csv}, yielded after each run. cells: a dictionary of COLUMNS per pair, those not measured yet with null
-    figures. disturbed: runs of ``runs`` whose times are left out, since other processes took the CPU; busy of a cell: no undisturbed
-    run of it or of plain decoding was left. A stop ends with what was measured.
+    payload {method, prompt, lengths?, temperatures?, max_new_tokens?, seed?} -> {method, knob, lengths,
+    temperatures, cells, done, of, runs, disturbed, csv}, yielded after each run. cells: a dictionary of
+    COLUMNS per pair, those not measured yet with null figures. disturbed: runs of ``runs`` whose times are
+    left out, since other processes took the CPU; busy of a cell: no undisturbed run of it or of plain
+    decoding was left. A stop ends with what was measured.
     """
     method, prompt = method_of(payload), prompt_of(payload)
     knob = length_knob(method)
     lengths = _numbers(payload, "lengths", LENGTHS, MOST_LENGTHS, lambda value: _knob_value(knob, value))
-    temperatures = _numbers(payload, "temperatures", TEMPERATURES, MOST_TEMPERATURES,
-                            lambda value: sampling_of(payload | {"temperature": value}, 0.0).temperature)
+    temperatures = _numbers(
+        payload,
+        "temperatures",
+        TEMPERATURES,
+        MOST_TEMPERATURES,
+        lambda value: sampling_of(payload | {"temperature": value}, 0.0).temperature,
+    )
     if method.exactness == "greedy only":
         temperatures = [0.0]
     longest = read_integer("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
@@ -56,12 +80,17 @@ def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) 
 
     def session(length: int | None, temperature: float) -> Session:
         probs: Sampling = sampling_of(payload | {"temperature": temperature}, 0.0)
-        return Session(loaded, plain if length is None else method, None if length is None else {knob.name: length}, probs)
+        return Session(
+            loaded,
+            plain if length is None else method,
+            None if length is None else {knob.name: length},
+            probs,
+        )
 
     runs = {(length, t): session(length, t) for t in temperatures for length in (None, *lengths)}
     found: dict[Any, list[TimedRun]] = {key: [] for key in runs}
     timed = TimedRuns(loaded)
-    for (length, t) in ((None, temperatures[0]), (lengths[0], temperatures[0])):
+    for length, t in ((None, temperatures[0]), (lengths[0], temperatures[0])):
         yield f"Warming up: {plain.title if length is None else method.title}."
         timed.run(runs[length, t], prompt, WARM)
     rng, done = random.Random(0), 0
@@ -76,33 +105,84 @@ def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) 
 
 def length_knob(method: Method) -> Knob:
     """Return the knob that sets a method's draft length. Raises SessionError if there is none."""
-    known = {knob.name: knob for knob in method.knobs if isinstance(knob.default, int) and not isinstance(knob.default, bool)}
+    known = {
+        knob.name: knob
+        for knob in method.knobs
+        if isinstance(knob.default, int) and not isinstance(knob.default, bool)
+    }
     for name in LENGTH_KNOBS:
         if name in known:
             return known[name]
     raise SessionError(f"{method.title} has no knob for the draft length.", "lab.no_draft_length")
 
 
-def report(method: Method, knob: Knob, lengths: list[int], temperatures: list[float], found: dict[Any, list[TimedRun]], done: int,
-           of: int) -> dict[str, Any]:
-    """Return the answer to the question. found: runs by (draft length, temperature), length None for plain decoding; done, of:
-    finished and planned runs."""
-    rounds = {length: _mean([totals.seconds / totals.rounds for t in temperatures for totals, _ in undisturbed(found[length, t])
-                             if totals.rounds]) for length in lengths}
+def report(
+    method: Method,
+    knob: Knob,
+    lengths: list[int],
+    temperatures: list[float],
+    found: dict[Any, list[TimedRun]],
+    done: int,
+    of: int,
+) -> dict[str, Any]:
+    """Return the answer to the question. found: runs by (draft length, temperature), length None for plain
+    decoding; done, of: finished and planned runs."""
+    rounds = {
+        length: _mean(
+            [
+                totals.seconds / totals.rounds
+                for t in temperatures
+                for totals, _ in undisturbed(found[length, t])
+                if totals.rounds
+            ]
+        )
+        for length in lengths
+    }
     cells = []
     for t in temperatures:
         base, slow = _speed(found[None, t]), all_disturbed(found[None, t])
-        accepted = [sum(getattr(one, name) for length in lengths for one, _ in found[length, t]) for name in ("accepted", "tried")]
+        accepted = [
+            sum(getattr(one, name) for length in lengths for one, _ in found[length, t])
+            for name in ("accepted", "tried")
+        ]
         rate = accepted[0] / accepted[1] if accepted[1] else None
         for length in lengths:
             runs = found[length, t]
             ours, mine = _speed(runs), sum((totals for totals, _ in runs), Totals()).metrics()
             cost = rounds[length] if runs else None
-            predicted = tokens_per_round(min(rate, 0.999), length) / cost / base if rate is not None and base and cost else None
-            cells.append(dict(zip(COLUMNS, (length, t, ours, ours / base if ours and base else None, predicted, mine["block_efficiency"],
-                                            mine["acceptance_rate"], slow or all_disturbed(runs)))))
-    return {"method": method.key, "knob": knob.name, "lengths": lengths, "temperatures": temperatures, "cells": cells, "done": done,
-            "of": of, "csv": to_csv(cells), **counts(run for runs in found.values() for run in runs)}
+            predicted = (
+                tokens_per_round(min(rate, 0.999), length) / cost / base
+                if rate is not None and base and cost
+                else None
+            )
+            cells.append(
+                dict(
+                    zip(
+                        COLUMNS,
+                        (
+                            length,
+                            t,
+                            ours,
+                            ours / base if ours and base else None,
+                            predicted,
+                            mine["block_efficiency"],
+                            mine["acceptance_rate"],
+                            slow or all_disturbed(runs),
+                        ),
+                    )
+                )
+            )
+    return {
+        "method": method.key,
+        "knob": knob.name,
+        "lengths": lengths,
+        "temperatures": temperatures,
+        "cells": cells,
+        "done": done,
+        "of": of,
+        "csv": to_csv(cells),
+        **counts(run for runs in found.values() for run in runs),
+    }
 
 
 def to_csv(cells: Sequence[Mapping[Any, Any]]) -> str:
@@ -114,7 +194,9 @@ def to_csv(cells: Sequence[Mapping[Any, Any]]) -> str:
     return out.getvalue()
 
 
-def _numbers(payload: dict[str, Any], name: str, usual: tuple, most: int, read: Callable[[Any], Any]) -> list[Any]:
+def _numbers(
+    payload: dict[str, Any], name: str, usual: tuple, most: int, read: Callable[[Any], Any]
+) -> list[Any]:
     values = payload.get(name, list(usual))
     if not isinstance(values, list) or not 1 <= len(values) <= most:
         raise SessionError(f"The {name} must be a list of 1 to {most} numbers.", "lab.numbers")

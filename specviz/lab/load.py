@@ -1,4 +1,5 @@
 """Load test: plain decoding and batched methods with the same arrivals, one load after the other."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -22,8 +23,9 @@ LONGEST = 128  # tokens of an answer
 def load(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """Measure speed over the number of users or the request rate.
 
-    payload {methods?, users? or rates?: [number, ...], tasks?, requests?, max_new_tokens?, temperature?, seed?} -> the report of
-    evidence.load.measuring with ``machine``, yielded repeatedly; a stopped test returns what was measured.
+    payload {methods?, users? or rates?: [number, ...], tasks?, requests?, max_new_tokens?, temperature?,
+    seed?} -> the report of evidence.load.measuring with ``machine``, yielded repeatedly; a stopped test
+    returns what was measured.
     """
     methods, tasks = _listed(payload, "methods", METHODS_MOST) or METHODS, _listed(payload, "tasks", 20)
     users, rates = _listed(payload, "users", LOADS), _listed(payload, "rates", LOADS)
@@ -32,8 +34,17 @@ def load(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> I
     users = [read_integer("users", one, 1, USERS) for one in users]
     requests = read_integer("requests", payload.get("requests", 24), 1, REQUESTS)
     length = read_integer("max_new_tokens", payload.get("max_new_tokens", 32), 2, LONGEST)
-    for report in measuring(loaded, methods, users=users or (1, 2, 4, 8), rates=rates, requests=requests, tasks=tasks,
-                            max_new_tokens=length, sampling=sampling_of(payload, 0.0), stop=stop):
+    for report in measuring(
+        loaded,
+        methods,
+        users=users or (1, 2, 4, 8),
+        rates=rates,
+        requests=requests,
+        tasks=tasks,
+        max_new_tokens=length,
+        sampling=sampling_of(payload, 0.0),
+        stop=stop,
+    ):
         yield {**report, "machine": machine(loaded)}
 
 

@@ -1,5 +1,6 @@
-"""Measure T(k), the duration of a forward pass over k tokens. Speculative decoding is faster while passes are bound by memory
-bandwidth: then verifying eight tokens costs little more than generating one."""
+"""Measure T(k), the duration of a forward pass over k tokens. Speculative decoding is faster while passes
+are bound by memory bandwidth: then verifying eight tokens costs little more than generating one."""
+
 from __future__ import annotations
 
 import random
@@ -22,9 +23,9 @@ SECONDS = 12.0  # no new turn starts after this
 
 
 def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """Measure forward passes; yield the growing report {rows, seconds (median), draft_seconds, one, machine, turns}. rows: numbers
-    of tokens k; draft_seconds: a one-token pass of the draft model, null without one; one: a one-token pass of the target. The
-    order of k is shuffled in each turn."""
+    """Measure forward passes; yield the growing report {rows, seconds (median), draft_seconds, one,
+    machine, turns}. rows: numbers of tokens k; draft_seconds: a one-token pass of the draft model, null
+    without one; one: a one-token pass of the target. The order of k is shuffled in each turn."""
     target = loaded.open_target()
     draft = loaded.kit().open("draft") if loaded.draft is not None else None
     past = min(PAST, loaded.context // 2)
@@ -38,7 +39,7 @@ def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
                 choices: list[int | str] = [*rows, *(["draft"] if draft else [])]
                 for k in rng.sample(choices, len(choices)):
                     model, count = (draft, 1) if isinstance(k, str) else (target, k)
-                    seconds = time_pass(model, text[:past], text[past:past + count - 1])
+                    seconds = time_pass(model, text[:past], text[past : past + count - 1])
                     if turn:  # the first turn warms up
                         took[k].append(seconds)
                 if turn:
@@ -52,7 +53,8 @@ def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
 
 
 def time_pass(model: Any, past: list[int], more: list[int]) -> float:
-    """Return the seconds of one forward pass over the root and a chain. past: the cached tokens; more: the chain's tokens."""
+    """Return the seconds of one forward pass over the root and a chain. past: the cached tokens; more: the
+    chain's tokens."""
     model.sync([*past[:-1], past[-1]])
     model.drop_draft_rows()
     _synchronise(model)
@@ -75,8 +77,14 @@ def _tokens(vocab: int, count: int) -> list[int]:
 
 def _report(loaded: Loaded, rows: list[int], took: dict[Any, list[float]], turns: int) -> dict[str, Any]:
     seconds = [median(took[k]) for k in rows]
-    return {"rows": rows, "seconds": seconds, "one": seconds[0], "turns": turns,
-            "draft_seconds": median(took["draft"]) if took["draft"] else None, "machine": machine(loaded)}
+    return {
+        "rows": rows,
+        "seconds": seconds,
+        "one": seconds[0],
+        "turns": turns,
+        "draft_seconds": median(took["draft"]) if took["draft"] else None,
+        "machine": machine(loaded),
+    }
 
 
 def machine(loaded: Loaded) -> str:

@@ -1,4 +1,5 @@
 """Read and check the fields of a question's payload."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -39,7 +40,9 @@ def knobs_of(payload: dict[str, Any], method: Method) -> dict[str, Any]:
 
 def sampling_of(payload: dict[str, Any], temperature: float) -> Sampling:
     """Return the sampling settings. temperature: used if the field is missing. Raises SessionError."""
-    probs = read_sampling(payload.get("temperature", temperature), 0, payload.get("top_p", 1.0), payload.get("seed", 0))
+    probs = read_sampling(
+        payload.get("temperature", temperature), 0, payload.get("top_p", 1.0), payload.get("seed", 0)
+    )
     if probs.temperature > 2:
         raise SessionError("The temperature must lie between 0 and 2.", "lab.temperature_range")
     return probs

@@ -1,10 +1,11 @@
 """Recommend a method for a server: four questions, answered with published and measured speed-ups
 (assets/recommend.yaml, assets/bench.json).
 
-Each method is represented by the published or measured figure whose setting is nearest to the request; the differences
-are listed with the answer. Methods with a figure for this load and temperature come first, by speed-up; plain decoding
-is listed with 1. Nothing is interpolated.
+Each method is represented by the published or measured figure whose setting is nearest to the request; the
+differences are listed with the answer. Methods with a figure for this load and temperature come first, by
+speed-up; plain decoding is listed with 1. Nothing is interpolated.
 """
+
 from __future__ import annotations
 
 import json
@@ -35,59 +36,90 @@ def questions(name: Any = None) -> dict[str, Any]:
     """Return {question: {title, answers: {key: text}}}, in the order in which they are asked."""
     named = _table()["questions"]
     models = named["model"]["models"]
-    answers = {key: text.format(models=", ".join(models.get(key, ()))) for key, text in named["model"]["answers"].items()}
+    answers = {
+        key: text.format(models=", ".join(models.get(key, ())))
+        for key, text in named["model"]["answers"].items()
+    }
     return named | {"model": {"title": named["model"]["title"], "answers": answers}}
 
 
 def offered(card: str) -> tuple[list[str], list[str]]:
-    """Return the engines that offer a method of the catalogue and the models that bring what it needs, by their names."""
+    """Return the engines that offer a method of the catalogue and the models that bring what it needs, by
+    their names."""
     table = _table()
     engines, models = table["questions"]["engine"]["answers"], table["questions"]["model"]["models"]
     methods = [method for method in table["methods"].values() if method["card"] == card]
-    return ([name for key, name in engines.items()
-             if any(key in method["flags"] for method in methods) or card in table["engines"][key].get("also", ())],
-            [name for method in methods for need in method.get("needs", ()) for name in models.get(need, ())])
+    return (
+        [
+            name
+            for key, name in engines.items()
+            if any(key in method["flags"] for method in methods)
+            or card in table["engines"][key].get("also", ())
+        ],
+        [name for method in methods for need in method.get("needs", ()) for name in models.get(need, ())],
+    )
 
 
 def recommend(**asked: Any) -> dict[str, Any]:
-    """Recommend methods. asked: {question: key of an answer}; the first answer counts where none is given. Return {asked,
-    documents, few, answers, others}; few: why there are fewer than three answers, or empty. An answer: {method, title, card,
-    paper, note, flags, figure: {speedup, setting, source} or None, differs: [...]}, best first. Raises LabError."""
+    """Recommend methods. asked: {question: key of an answer}; the first answer counts where none is given.
+    Return {asked, documents, few, answers, others}; few: why there are fewer than three answers, or empty.
+    An answer: {method, title, card, paper, note, flags, figure: {speedup, setting, source} or None,
+    differs: [...]}, best first. Raises LabError."""
     table, chosen = _table(), {}
     for question, about in table["questions"].items():
         answer = asked.get(question, next(iter(about["answers"])))
         if not isinstance(answer, str) or answer not in about["answers"]:
             raise LabError(f"{question} is one of {', '.join(about['answers'])}.", "recommend.answer")
         chosen[question] = answer
-    possible = [key for key, method in table["methods"].items()
-                if chosen["engine"] in method["flags"] and chosen["model"] in method.get("needs", [chosen["model"]])]
+    possible = [
+        key
+        for key, method in table["methods"].items()
+        if chosen["engine"] in method["flags"] and chosen["model"] in method.get("needs", [chosen["model"]])
+    ]
     answers = sorted((_answer(key, chosen) for key in possible), key=_order)
     engine = table["engines"][chosen["engine"]]
     few = engine.get("few", {}).get(chosen["model"], "") if len(answers) < SHOWN else ""
-    return {"asked": chosen, "documents": engine["documents"], "few": few, "answers": answers[:SHOWN],
-            "others": [{"method": one["method"], "title": one["title"]} for one in answers[SHOWN:]]}
+    return {
+        "asked": chosen,
+        "documents": engine["documents"],
+        "few": few,
+        "answers": answers[:SHOWN],
+        "others": [{"method": one["method"], "title": one["title"]} for one in answers[SHOWN:]],
+    }
 
 
 def _answer(key: str, chosen: dict[str, str]) -> dict[str, Any]:
     method = _table()["methods"][key]
     figures = [figure for figure in (*_table()["figures"], *_measured()) if figure["method"] == key]
-    figure = min(figures, key=lambda one: sum(weight for _, weight in _differences(one, chosen)), default=None)
+    figure = min(
+        figures, key=lambda one: sum(weight for _, weight in _differences(one, chosen)), default=None
+    )
     differs = [name for name, _ in _differences(figure, chosen)] if figure else []
-    return {"method": key, "title": method["title"], "card": method["card"], "paper": method.get("paper", ""), "note": method["note"],
-            "flags": method["flags"][chosen["engine"]],
-            "figure": figure and {name: figure[name] for name in ("speedup", "setting", "source")}, "differs": differs}
+    return {
+        "method": key,
+        "title": method["title"],
+        "card": method["card"],
+        "paper": method.get("paper", ""),
+        "note": method["note"],
+        "flags": method["flags"][chosen["engine"]],
+        "figure": figure and {name: figure[name] for name in ("speedup", "setting", "source")},
+        "differs": differs,
+    }
 
 
 def _differences(figure: dict[str, Any], chosen: dict[str, str]) -> list[tuple[str, int]]:
-    """Return how a figure's setting differs from the request, as sentences, and the total weight of the differences."""
+    """Return how a figure's setting differs from the request, as sentences, and the total weight of the
+    differences."""
     if figure["task"] == "every":  # plain decoding
         return []
     low, high = LOADS[chosen["load"]]
     hardware = _table()["engines"][chosen["engine"]]["hardware"]
-    found = [("task", TASK, figure["task"] != chosen["task"]),
-             ("hardware", HARDWARE, hardware != "any" and figure["hardware"] != hardware),
-             ("load", LOAD, not low <= figure.get("batch", 0) <= high),
-             ("temperature", TEMPERATURE, figure.get("temperature") != chosen["temperature"])]
+    found = [
+        ("task", TASK, figure["task"] != chosen["task"]),
+        ("hardware", HARDWARE, hardware != "any" and figure["hardware"] != hardware),
+        ("load", LOAD, not low <= figure.get("batch", 0) <= high),
+        ("temperature", TEMPERATURE, figure.get("temperature") != chosen["temperature"]),
+    ]
     return [(name, weight) for name, weight, differs in found if differs]
 
 
@@ -106,8 +138,20 @@ def _measured() -> tuple[dict[str, Any], ...]:
         where, speedups = str(found["where"]).split(", torch")[0], found["speedups"]
     except (OSError, ValueError, LookupError, TypeError):
         return (plain,)
-    rows = [{"method": key, "speedup": round(speedups[method["card"]][column], 2), "task": "any", "temperature": temperature, "batch": 1,
-             "hardware": "cpu", "setting": f"measured: {found['target']}, {where}", "source": "docs/bench.md"}
-            for key, method in _table()["methods"].items() if key != "plain" and method.get("card_counts", True)
-            for column, temperature in (("0", "greedy"), ("1", "sampled")) if column in speedups.get(method["card"], {})]
+    rows = [
+        {
+            "method": key,
+            "speedup": round(speedups[method["card"]][column], 2),
+            "task": "any",
+            "temperature": temperature,
+            "batch": 1,
+            "hardware": "cpu",
+            "setting": f"measured: {found['target']}, {where}",
+            "source": "docs/bench.md",
+        }
+        for key, method in _table()["methods"].items()
+        if key != "plain" and method.get("card_counts", True)
+        for column, temperature in (("0", "greedy"), ("1", "sampled"))
+        if column in speedups.get(method["card"], {})
+    ]
     return (plain, *rows)

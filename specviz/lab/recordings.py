@@ -1,4 +1,5 @@
 """The shipped recordings: traces under assets/traces, described in index.yaml."""
+
 from __future__ import annotations
 
 import gzip
@@ -19,21 +20,33 @@ LARGEST = 20 * 2**20  # bytes of text, as for an imported trace
 
 
 def library(folder: Path = FOLDER, name: Any = None) -> list[dict[str, Any]]:
-    """Return [{name, title, about, temperature, layout, panel, bytes}] of every recording in the order of index.yaml; undescribed ones
-    last. layout, panel: where the board opens (Watch or Race, and a tab of the inspector), empty for its own choice."""
+    """Return [{name, title, about, temperature, layout, panel, bytes}] of every recording in the order of
+    index.yaml; undescribed ones last. layout, panel: where the board opens (Watch or Race, and a tab of the
+    inspector), empty for its own choice."""
     described, files = _index(folder), _files(folder)
     order = [*(n for n in described if n in files), *sorted(n for n in files if n not in described)]
-    return [{"name": n, "title": str(entry.get("title") or n), **{key: str(entry.get(key) or "") for key in ("about", "layout", "panel")},
-             "temperature": float(entry.get("temperature") or 0), "bytes": files[n].stat().st_size}
-            for n in order for entry in (described.get(n, {}),)]
+    return [
+        {
+            "name": n,
+            "title": str(entry.get("title") or n),
+            **{key: str(entry.get(key) or "") for key in ("about", "layout", "panel")},
+            "temperature": float(entry.get("temperature") or 0),
+            "bytes": files[n].stat().st_size,
+        }
+        for n in order
+        for entry in (described.get(n, {}),)
+    ]
 
 
 def library_trace(name: Any = None, folder: Path = FOLDER) -> str:
-    """Return a recording as JSON Lines, with its title and text of index.yaml as ``about`` of each header. Raises LabError."""
+    """Return a recording as JSON Lines, with its title and text of index.yaml as ``about`` of each header.
+    Raises LabError."""
     files = _files(folder)
     if not isinstance(name, str) or name not in files:  # only names from the list, never a path
-        raise LabError(f"There is no recording of that name; there are {', '.join(sorted(files)) or 'none'}.",
-                       "recording.missing")
+        raise LabError(
+            f"There is no recording of that name; there are {', '.join(sorted(files)) or 'none'}.",
+            "recording.missing",
+        )
     path = files[name]
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
@@ -41,8 +54,16 @@ def library_trace(name: Any = None, folder: Path = FOLDER) -> str:
         if len(data) > LARGEST:
             raise LabError(f"The recording {name} is too large.", "recording.large")
         described = _index(folder).get(name, {})
-        about = {"title": str(described.get("title") or name), "text": str(described["about"])} if described.get("about") else None
-        return data.decode("utf-8") if about is None else "\n".join(_with_about(line, about) for line in data.decode("utf-8").split("\n"))
+        about = (
+            {"title": str(described.get("title") or name), "text": str(described["about"])}
+            if described.get("about")
+            else None
+        )
+        return (
+            data.decode("utf-8")
+            if about is None
+            else "\n".join(_with_about(line, about) for line in data.decode("utf-8").split("\n"))
+        )
     except (OSError, EOFError, UnicodeDecodeError):
         raise LabError(f"The recording {name} cannot be read.", "recording.read") from None
 
@@ -72,4 +93,8 @@ def _index(folder: Path) -> dict[str, dict[str, Any]]:
     except (OSError, yaml.YAMLError) as error:
         log.warning("the titles of %s are not read: %s", folder, error)
         return {}
-    return {str(k): v for k, v in described.items() if isinstance(v, dict)} if isinstance(described, dict) else {}
+    return (
+        {str(k): v for k, v in described.items() if isinstance(v, dict)}
+        if isinstance(described, dict)
+        else {}
+    )

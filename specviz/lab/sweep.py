@@ -1,5 +1,6 @@
-"""Measure one method over several values of one knob. Runs of plain decoding and of all values are shuffled, so that noise of the
-machine affects all of them."""
+"""Measure one method over several values of one knob. Runs of plain decoding and of all values are
+shuffled, so that noise of the machine affects all of them."""
+
 from __future__ import annotations
 
 import random
@@ -24,15 +25,20 @@ LONGEST = 128  # tokens of an answer
 WARM = 8  # tokens of the warm-up
 
 
-def sweep(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[dict[str, Any] | str]:
+def sweep(
+    loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
+) -> Iterator[dict[str, Any] | str]:
     """Measure a method over the values of one knob.
 
-    payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns, runs, disturbed,
-    plain_tokens_per_second, rows: [{value, tokens_per_second, low, high, block_efficiency, plain_tokens_per_second, walltime_speedup,
-    busy}]}, yielded after each turn. low, high: slowest and fastest turn. disturbed: runs of ``runs`` whose times are left out,
-    since other processes took the CPU; busy: no undisturbed run of this value or of plain decoding was left.
+    payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns,
+    runs, disturbed, plain_tokens_per_second, rows: [{value, tokens_per_second, low, high, block_efficiency,
+    plain_tokens_per_second, walltime_speedup, busy}]}, yielded after each turn. low, high: slowest and
+    fastest turn. disturbed: runs of ``runs`` whose times are left out, since other processes took the CPU;
+    busy: no undisturbed run of this value or of plain decoding was left.
     """
-    method, probs, prompt = method_of(payload), sampling_of(payload, 0.0), prompt_of(payload)
+    method = method_of(payload)
+    probs = sampling_of(payload, 0.0)
+    prompt = prompt_of(payload)
     knob, values = _values(method, payload)
     length = read_integer("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
     plain = Session(loaded, next(iter(catalogue().values())), None, probs)
@@ -54,7 +60,9 @@ def _values(method: Method, payload: dict[str, Any]) -> tuple[str, list[Any]]:
     knob, values = payload.get("knob"), payload.get("values")
     known = {k.name: k for k in method.knobs}
     if not isinstance(knob, str) or knob not in known:
-        raise SessionError(f"{method.title} has no such knob; it has {', '.join(known) or 'none'}.", "lab.knob")
+        raise SessionError(
+            f"{method.title} has no such knob; it has {', '.join(known) or 'none'}.", "lab.knob"
+        )
     if not isinstance(values, list) or not 1 <= len(values) <= MOST_VALUES:
         raise SessionError(f"A sweep takes 1 to {MOST_VALUES} values.", "lab.values")
     try:
@@ -63,19 +71,40 @@ def _values(method: Method, payload: dict[str, Any]) -> tuple[str, list[Any]]:
         raise SessionError(f"{error}.", "lab.value") from None
 
 
-def report(method: Method, knob: str, values: list[Any], found: dict[Any, list[TimedRun]], turn: int) -> dict[str, Any]:
-    """Return the answer to the question. found: runs by value, None for plain decoding; turn: number of finished turns."""
+def report(
+    method: Method, knob: str, values: list[Any], found: dict[Any, list[TimedRun]], turn: int
+) -> dict[str, Any]:
+    """Return the answer to the question. found: runs by value, None for plain decoding; turn: number of
+    finished turns."""
     speeds = {v: [speed for run in undisturbed(runs) if (speed := run.speed)] for v, runs in found.items()}
-    base, middles, slow = _middle(speeds[None]), {v: _middle(speeds[v]) for v in values}, all_disturbed(found[None])
+    base = _middle(speeds[None])
+    middles = {v: _middle(speeds[v]) for v in values}
+    slow = all_disturbed(found[None])
     rows = []
     for v in values:
         middle = middles[v]
-        rows.append({"value": v, "tokens_per_second": middle, "low": min(speeds[v], default=None), "high": max(speeds[v], default=None),
-                     "block_efficiency": sum((run.totals for run in found[v]), Totals()).metrics()["block_efficiency"],
-                     "plain_tokens_per_second": base, "walltime_speedup": middle / base if base and middle else None,
-                     "busy": slow or all_disturbed(found[v])})
-    return {"method": method.key, "knob": knob, "turns": turn, "plain_tokens_per_second": base, "rows": rows,
-            **counts(run for runs in found.values() for run in runs)}
+        rows.append(
+            {
+                "value": v,
+                "tokens_per_second": middle,
+                "low": min(speeds[v], default=None),
+                "high": max(speeds[v], default=None),
+                "block_efficiency": sum((run.totals for run in found[v]), Totals()).metrics()[
+                    "block_efficiency"
+                ],
+                "plain_tokens_per_second": base,
+                "walltime_speedup": middle / base if base and middle else None,
+                "busy": slow or all_disturbed(found[v]),
+            }
+        )
+    return {
+        "method": method.key,
+        "knob": knob,
+        "turns": turn,
+        "plain_tokens_per_second": base,
+        "rows": rows,
+        **counts(run for runs in found.values() for run in runs),
+    }
 
 
 def _middle(values: list[float]) -> float | None:

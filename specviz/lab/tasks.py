@@ -1,4 +1,5 @@
 """The shipped prompts by task."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,7 @@
-"""Timed runs of the Lab's measurements. Each run is monitored as in a race (run/machine.py). A run during which other
-processes used the CPU is called disturbed; its times are left out if there are undisturbed runs."""
+"""Timed runs of the Lab's measurements. Each run is monitored as in a race (run/machine.py). A run during
+which other processes used the CPU is called disturbed; its times are left out if there are undisturbed
+runs."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

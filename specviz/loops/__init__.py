@@ -1,4 +1,6 @@
-"""Decoding loops: generators that run a method's parts on a target and yield events. Nearly every method uses ``speculate``."""
+"""Decoding loops: generators that run a method's parts on a target and yield events. Nearly every method
+uses ``speculate``."""
+
 from .pipelined import Pipelined
 from .speculate import speculate
 from .stepwise import Stepwise

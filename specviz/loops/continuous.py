@@ -1,9 +1,10 @@
-"""A batch of runs that join and leave at any time. When a run needs its next outcome, a round is run for all runs of the
-batch, in shared forward passes.
+"""A batch of runs that join and leave at any time. When a run needs its next outcome, a round is run for
+all runs of the batch, in shared forward passes.
 
-One thread advances the runs in turn. Each has its own clock, random streams and KV cache, so its answer does not depend
-on the batch.
+One thread advances the runs in turn. Each has its own clock, random streams and KV cache, so its answer
+does not depend on the batch.
 """
+
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
@@ -20,12 +21,15 @@ class BatchBroken(RuntimeError):
 
 
 class ContinuousBatch:
-    """The decoding loop of runs that share forward passes; call it once per run. largest: most requests in a round so far."""
+    """The decoding loop of runs that share forward passes; call it once per run. largest: most requests in
+    a round so far."""
 
     def __init__(self):
         self.largest = 0
         self._batch, self._failure = Batch(), ""
-        self._outcomes: dict[Request, tuple[Outcome, list]] = {}  # played already, not taken yet; with the round's notes
+        self._outcomes: dict[
+            Request, tuple[Outcome, list]
+        ] = {}  # played already, not taken yet; with the round's notes
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Generator[Event]:
         yield from start_run(parts, target, state)
@@ -45,10 +49,15 @@ class ContinuousBatch:
             yield round_events(outcome, request.state)
 
     def _play(self, asking: Request) -> None:
-        """Play a round for all requests that have no outcome yet. The other requests' clocks run meanwhile, too."""
+        """Play a round for all requests that have no outcome yet. The other requests' clocks run meanwhile,
+        too."""
         if self._failure:
             raise BatchBroken(self._failure)
-        live = [request for request in self._batch.requests if request not in self._outcomes and not request.state.done]
+        live = [
+            request
+            for request in self._batch.requests
+            if request not in self._outcomes and not request.state.done
+        ]
         for request in live:
             request.state.clock.resume()
             request.state.notes.clear()  # those of the round before are emitted

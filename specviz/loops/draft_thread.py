@@ -1,5 +1,6 @@
-"""Run the draft model in a second thread while the target runs in the caller's. torch releases the GIL inside its operations, so both
-compute in parallel."""
+"""Run the draft model in a second thread while the target runs in the caller's. torch releases the GIL
+inside its operations, so both compute in parallel."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,7 +12,8 @@ import torch
 
 
 class DraftThread:
-    """A worker thread for the draft model. On a CPU it gets one core and the target the others; on a GPU it gets its own CUDA stream.
+    """A worker thread for the draft model. On a CPU it gets one core and the target the others; on a GPU it
+    gets its own CUDA stream.
 
     Use it in a ``with`` block: leaving it joins the thread.
     """
@@ -19,11 +21,14 @@ class DraftThread:
     def __init__(self, device: torch.device):
         self.device = device
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._pool = ThreadPoolExecutor(1, "draft", lambda: (torch.set_num_threads(1), torch.get_num_threads()))
+        self._pool = ThreadPoolExecutor(
+            1, "draft", lambda: (torch.set_num_threads(1), torch.get_num_threads())
+        )
 
     @staticmethod
     def fits(device: torch.device) -> bool:
-        """Return whether two models can run in parallel on this device: on a GPU, or on a CPU with at least two threads."""
+        """Return whether two models can run in parallel on this device: on a GPU, or on a CPU with at least
+        two threads."""
         return device.type == "cuda" or torch.get_num_threads() > 1
 
     def __enter__(self) -> DraftThread:
@@ -33,8 +38,8 @@ class DraftThread:
         self._pool.shutdown()
 
     def run_both(self, draft: Callable[[], Any], score: Callable[[], Any]) -> tuple[Any, Any]:
-        """Run ``draft`` in the worker thread and ``score`` in this one, and return both results. Both have ended when this
-        returns or raises."""
+        """Run ``draft`` in the worker thread and ``score`` in this one, and return both results. Both have
+        ended when this returns or raises."""
         cores = torch.get_num_threads()
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
@@ -52,5 +57,8 @@ class DraftThread:
         return drafting.result(), scored
 
     def _work(self, draft: Callable[[], Any], inference: bool) -> Any:
-        with torch.inference_mode(inference), torch.cuda.stream(self.stream) if self.stream else nullcontext():
+        with (
+            torch.inference_mode(inference),
+            torch.cuda.stream(self.stream) if self.stream else nullcontext(),
+        ):
             return draft()

@@ -1,8 +1,9 @@
-"""The ordinary loop, for drafters that run the whole target while they draft: each of these passes is counted as a
-target pass.
+"""The ordinary loop, for drafters that run the whole target while they draft: each of these passes is
+counted as a target pass.
 
 Without that, a method with ten target passes before a round would appear to generate ten tokens in one pass.
 """
+
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
@@ -14,15 +15,15 @@ from .speculate import emit_rounds, start_run
 
 
 class RecordsPasses(Protocol):
-    """A drafter that runs the whole target while it drafts and records these passes. passes: (begin, end, number of rows) of
-    each target pass of the last proposal."""
+    """A drafter that runs the whole target while it drafts and records these passes. passes: (begin, end,
+    number of rows) of each target pass of the last proposal."""
 
     passes: list[tuple[float, float, int]]
 
 
 def count_drafting_passes(parts: Parts, target: Target, state: State) -> Generator[Event]:
-    """Run the ordinary loop ``speculate``, with an additional Verified event for each target pass that the drafter ran
-    (``RecordsPasses``)."""
+    """Run the ordinary loop ``speculate``, with an additional Verified event for each target pass that the
+    drafter ran (``RecordsPasses``)."""
     yield from start_run(parts, target, state)
     yield from emit_rounds(_rounds(parts, target, state), state)
 

@@ -1,15 +1,16 @@
-"""Drafting for predicted outcomes: while the target verifies a draft, the draft model predicts the outcome and drafts
-what follows it (SSD and its algorithm Saguaro, 2603.03251).
+"""Drafting for predicted outcomes: while the target verifies a draft, the draft model predicts the outcome
+and drafts what follows it (SSD and its algorithm Saguaro, 2603.03251).
 
-An outcome is the number of accepted tokens and the token after them. The draft model's own probabilities rank the
-outcomes, and for the most probable ones it drafts the next chain. If the real outcome is one of them, the next round
-starts with its draft ready; otherwise it drafts as usual. PEARL (pipelined.py) prepares for one outcome only: that
-everything is accepted.
+An outcome is the number of accepted tokens and the token after them. The draft model's own probabilities
+rank the outcomes, and for the most probable ones it drafts the next chain. If the real outcome is one of
+them, the next round starts with its draft ready; otherwise it drafts as usual. PEARL (pipelined.py)
+prepares for one outcome only: that everything is accepted.
 
-The output distribution is that of the verifier: a prepared chain is sampled from the draft distribution after its
-outcome, independently of the verification, and is used only after that outcome, where an ordinary round would sample
-from the same distribution.
+The output distribution is that of the verifier: a prepared chain is sampled from the draft distribution
+after its outcome, independently of the verification, and is used only after that outcome, where an ordinary
+round would sample from the same distribution.
 """
+
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
@@ -26,10 +27,12 @@ PER_POSITION = 4  # tokens considered at each position
 
 
 class PredictedOutcomes:
-    """Decoding loop of SSD. The drafter must draft chains, be restartable, and have a draft model as ``model``.
+    """Decoding loop of SSD. The drafter must draft chains, be restartable, and have a draft model as
+    ``model``.
 
-    outcomes: number of outcomes per round for which chains are drafted; parallel: run both models in parallel if possible
-    (DraftThread), else one after the other. prepared: {output tokens at the end of an outcome: chain that follows it}.
+    outcomes: number of outcomes per round for which chains are drafted; parallel: run both models in
+    parallel if possible (DraftThread), else one after the other. prepared: {output tokens at the end of an
+    outcome: chain that follows it}.
     """
 
     def __init__(self, outcomes: int = 2, parallel: bool = True):
@@ -39,7 +42,9 @@ class PredictedOutcomes:
 
     def __call__(self, parts: Parts, target: Target, state: State) -> Generator[Event]:
         if not parts.drafter.restartable:
-            raise TypeError(f"{type(parts.drafter).__name__} follows verified text only, so it cannot draft during verification")
+            raise TypeError(
+                f"{type(parts.drafter).__name__} follows verified text only, so it cannot draft during verification"
+            )
         self.prepared = {}
         device = (yield from start_run(parts, target, state)).logits.device
         self.draft_thread = DraftThread(device) if self.parallel and DraftThread.fits(device) else None
@@ -60,18 +65,27 @@ class PredictedOutcomes:
         t0 = now()
         budget = within(parts.policy.plan(state), target, state)
         t1 = now()
-        ready = self.prepared.pop(tuple(state.tokens[state.start:]), None)
+        ready = self.prepared.pop(tuple(state.tokens[state.start :]), None)
         tree = clip(parts.drafter.propose(state, budget) if ready is None else ready, state)
         waiting, self.prepared = len(self.prepared), {}
         t2 = now()
         scores, verify = self._both(parts, target, state, budget, tree)
         proposal = Proposal(budget, tree, t0, t1 - t0, now() - t1 - verify)
         outcome = conclude(parts, target, state, proposal, scores, verify)
-        state.note("outcomes", ready=ready is not None, dropped=waiting, prepared=len(self.prepared), drafting=round(t2 - t1, 7))
+        state.note(
+            "outcomes",
+            ready=ready is not None,
+            dropped=waiting,
+            prepared=len(self.prepared),
+            drafting=round(t2 - t1, 7),
+        )
         return outcome
 
-    def _both(self, parts: Parts, target: Target, state: State, budget: Budget, tree: DraftTree) -> tuple[Scores, float]:
-        """Score the tree and prepare chains for its outcomes; return the scores and the seconds of the target's pass."""
+    def _both(
+        self, parts: Parts, target: Target, state: State, budget: Budget, tree: DraftTree
+    ) -> tuple[Scores, float]:
+        """Score the tree and prepare chains for its outcomes; return the scores and the seconds of the
+        target's pass."""
         now, seconds = state.clock.now, [0.0]
 
         def score() -> Scores:
@@ -90,9 +104,11 @@ class PredictedOutcomes:
             scores, self.prepared = score(), draft()
         return scores, seconds[0]
 
-    def prepare(self, drafter: Any, state: State, budget: Budget, tree: DraftTree) -> dict[tuple[int, ...], DraftTree]:
-        """Draft chains for the most probable outcomes of a draft ``tree``. Return {output tokens at the end of that outcome:
-        chain}."""
+    def prepare(
+        self, drafter: Any, state: State, budget: Budget, tree: DraftTree
+    ) -> dict[tuple[int, ...], DraftTree]:
+        """Draft chains for the most probable outcomes of a draft ``tree``. Return {output tokens at the end
+        of that outcome: chain}."""
         chains: dict[tuple[int, ...], DraftTree] = {}
         if not self.outcomes or budget.gamma < 1:
             return chains
@@ -101,13 +117,13 @@ class PredictedOutcomes:
             if ahead.left < 2 or any(token in state.stop for token in tokens):
                 continue
             length = min(budget.gamma, ahead.left - 1)
-            chains[tuple(ahead.tokens[state.start:])] = drafter.propose(ahead, replace(budget, gamma=length))
+            chains[tuple(ahead.tokens[state.start :])] = drafter.propose(ahead, replace(budget, gamma=length))
         return chains
 
 
 def likely_outcomes(model: Target, state: State, tree: DraftTree, count: int) -> list[tuple[int, ...]]:
-    """Return the ``count`` most probable outcomes of a draft, by the draft model's probabilities: accepted tokens and the
-    token after them."""
+    """Return the ``count`` most probable outcomes of a draft, by the draft model's probabilities: accepted
+    tokens and the token after them."""
     model.sync(state.tokens)
     logits = model.score(tree).logits
     probs = (logits.float() / (state.sampling.temperature or 1.0)).softmax(-1)

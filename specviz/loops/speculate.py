@@ -1,8 +1,9 @@
 """The speculative decoding loop: draft, verify, commit (Leviathan et al. 2211.17192; Chen et al. 2302.01318).
 
-It is a generator of events, and there is only one: the page, the benchmark and the tests iterate over it. The clock is
-paused while an event is built or consumed.
+It is a generator of events, and there is only one: the page, the benchmark and the tests iterate over it.
+The clock is paused while an event is built or consumed.
 """
+
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
@@ -13,7 +14,8 @@ from ..trace.events import Event, Prefilled, round_events
 
 
 def start_run(parts: Parts, target: Target, state: State) -> Generator[Event, None, Scores]:
-    """Prefill the prompt and start the parts, yielding a Prefilled event; return the Scores of the prefill."""
+    """Prefill the prompt and start the parts, yielding a Prefilled event; return the Scores of the
+    prefill."""
     t0 = state.clock.now()
     prefill = open_run(parts, target, state)
     state.clock.pause()
@@ -23,8 +25,8 @@ def start_run(parts: Parts, target: Target, state: State) -> Generator[Event, No
 
 
 def emit_rounds(rounds: Generator[Iterable[Event]], state: State) -> Generator[Event]:
-    """Yield the events of all rounds. Each item of ``rounds`` is the lazily built events of a round that has just run; the
-    clock is paused until all of them are consumed."""
+    """Yield the events of all rounds. Each item of ``rounds`` is the lazily built events of a round that
+    has just run; the clock is paused until all of them are consumed."""
     with closing(rounds):
         for events in rounds:
             state.clock.pause()

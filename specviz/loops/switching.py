@@ -1,8 +1,10 @@
 """Alternate between two models without verification (entropy-adaptive decoding, Simonds 2502.06833).
 
-Each token is a round of plain decoding with the active model. At a switch, ``sync`` extends the other model's cache. A
-round of the small model has no target pass, so the mean accepted length counts tokens per pass of the large model.
+Each token is a round of plain decoding with the active model. At a switch, ``sync`` extends the other
+model's cache. A round of the small model has no target pass, so the mean accepted length counts tokens per
+pass of the large model.
 """
+
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
@@ -24,7 +26,8 @@ class WriterPolicy(Protocol):
 
 
 def switching(parts: Parts, target: Target, state: State) -> Generator[Event]:
-    """Decode each token with the target ("large") or helpers["small"], whichever the policy's ``writer`` names."""
+    """Decode each token with the target ("large") or helpers["small"], whichever the policy's ``writer``
+    names."""
     yield from start_run(parts, target, state)
     yield from emit_rounds(_rounds(parts, target, state), state)
 
@@ -35,7 +38,9 @@ def _rounds(parts: Parts, target: Target, state: State) -> Generator[Iterable[Ev
     while not state.done:
         writer = policy.writer
         large = writer == "large"
-        who, began, behind = target if large else small, state.clock.now(), len(state.tokens) - 1 - held
+        who = target if large else small
+        began = state.clock.now()
+        behind = len(state.tokens) - 1 - held
         who.sync(state.tokens)
         caught_up = state.clock.now() - began
         try:
@@ -50,8 +55,11 @@ def _rounds(parts: Parts, target: Target, state: State) -> Generator[Iterable[Ev
         yield _switch_events(outcome, state, large, caught_up, kv)
 
 
-def _switch_events(outcome: Outcome, state: State, large: bool, caught_up: float, kv: dict[str, int]) -> Generator[Event]:
-    """Build the round's events: work of the small model counts as drafting, work of the target as verification."""
+def _switch_events(
+    outcome: Outcome, state: State, large: bool, caught_up: float, kv: dict[str, int]
+) -> Generator[Event]:
+    """Build the round's events: work of the small model counts as drafting, work of the target as
+    verification."""
     seconds = dict(outcome.seconds)
     worked = seconds.pop("draft") + seconds.pop("verify") + caught_up
     seconds |= {"draft": 0.0 if large else worked, "verify": worked if large else 0.0}
@@ -62,9 +70,18 @@ def _switch_events(outcome: Outcome, state: State, large: bool, caught_up: float
     if large:
         yield Verified(r, t0, t1, kv["after"] - kv["before"])
         yield Decided(r, ())
-    yield Committed(r, t1 + seconds["judge"] + seconds["commit"], (), outcome.committed, "plain" if large else "small",
-                    float(verdict.probs[verdict.token]), top_tokens(verdict.probs, state.top_k_saved), kv, seconds,
-                    *ModelProbs(outcome, state).of_committed())
+    yield Committed(
+        r,
+        t1 + seconds["judge"] + seconds["commit"],
+        (),
+        outcome.committed,
+        "plain" if large else "small",
+        float(verdict.probs[verdict.token]),
+        top_tokens(verdict.probs, state.top_k_saved),
+        kv,
+        seconds,
+        *ModelProbs(outcome, state).of_committed(),
+    )
     for kind, data in state.notes:
         yield Noted(r, kind, data)
     state.notes.clear()

@@ -1,9 +1,10 @@
-"""Check, from config.json and the headers of the weight files only, that a checkpoint's sizes are plausible and fit
-into memory.
+"""Check, from config.json and the headers of the weight files only, that a checkpoint's sizes are plausible
+and fit into memory.
 
-A config.json of a hundred bytes can ask for terabytes, and 8-bit or 4-bit weights are useless without their scales.
-Both are refused before anything is allocated.
+A config.json of a hundred bytes can ask for terabytes, and 8-bit or 4-bit weights are useless without their
+scales. Both are refused before anything is allocated.
 """
+
 from __future__ import annotations
 
 import os
@@ -18,67 +19,111 @@ from .weights import ModelError, Weights
 
 MOST_LAYERS = 4096  # limits of the sizes in config.json
 MOST_SIZE = 2**31
-WORDS = ("hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads", "num_key_value_heads", "intermediate_size", "head_dim",
-         "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_positions", "n_ctx", "n_inner")
+WORDS = (
+    "hidden_size",
+    "num_hidden_layers",
+    "vocab_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "intermediate_size",
+    "head_dim",
+    "max_position_embeddings",
+    "n_embd",
+    "n_layer",
+    "n_head",
+    "n_positions",
+    "n_ctx",
+    "n_inner",
+)
 SWITCHES = ("tie_word_embeddings", "attention_bias", "mlp_bias")
-SCALES = re.compile(r"(_scale_inv|\.SCB|\.weight_scale|\.input_scale|\.qweight|\.qzeros|\.g_idx|\.scales|\.absmax|\.quant_map|"
-                    r"\.weight_packed|\.quant_state\.\w+|_blocks|_scales)$")
+SCALES = re.compile(
+    r"(_scale_inv|\.SCB|\.weight_scale|\.input_scale|\.qweight|\.qzeros|\.g_idx|\.scales|\.absmax|\.quant_map|"
+    r"\.weight_packed|\.quant_state\.\w+|_blocks|_scales)$"
+)
 PLAIN = {"F64", "F32", "F16", "BF16"}
 
 
 def check_config(config: dict[str, Any], name: str) -> None:
-    """Raise ModelError if config.json has invalid sizes or attention that is not causal; missing keys are not checked here."""
+    """Raise ModelError if config.json has invalid sizes or attention that is not causal; missing keys are
+    not checked here."""
     inner = config.get("text_config") or {}
     if not isinstance(inner, dict):
         raise ModelError(f"text_config in config.json of {name} is not a JSON object", "config.text_config")
     for part in (config, inner):
         for word in WORDS:
             value = part.get(word)
-            if value is not None and not all(type(one) is int and 0 < one < MOST_SIZE for one in as_list(value)):
-                raise ModelError(f"config.json of {name} has {word} = {str(value)[:40]}, which is not a size", "config.size")
+            if value is not None and not all(
+                type(one) is int and 0 < one < MOST_SIZE for one in as_list(value)
+            ):
+                raise ModelError(
+                    f"config.json of {name} has {word} = {str(value)[:40]}, which is not a size",
+                    "config.size",
+                )
         layers = max(as_list(part.get("num_hidden_layers") or part.get("n_layer") or 1))
         if layers > MOST_LAYERS:
-            raise ModelError(f"config.json of {name} gives {layers} layers; {MOST_LAYERS} are the most that are read",
-                             "config.layers")
+            raise ModelError(
+                f"config.json of {name} gives {layers} layers; {MOST_LAYERS} are the most that are read",
+                "config.layers",
+            )
         keys = (("is_causal", False), ("use_bidirectional_attention", True))
         two_sided = next((key for key, value in keys if part.get(key) is value), None)
         if two_sided:
-            raise ModelError(f"{two_sided} in config.json of {name} makes its tokens attend to later ones: it is not a causal "
-                             "language model", "config.not_causal")
+            raise ModelError(
+                f"{two_sided} in config.json of {name} makes its tokens attend to later ones: it is not a causal "
+                "language model",
+                "config.not_causal",
+            )
         kinds = part.get("layer_types")
-        if kinds is not None and not (isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)):
-            raise ModelError(f"layer_types in config.json of {name} is not a list of names", "config.layer_types")
+        if kinds is not None and not (
+            isinstance(kinds, list) and all(isinstance(kind, str) for kind in kinds)
+        ):
+            raise ModelError(
+                f"layer_types in config.json of {name} is not a list of names", "config.layer_types"
+            )
         if kinds is not None and type(part.get("num_hidden_layers")) is int and len(kinds) != layers:
-            raise ModelError(f"layer_types in config.json of {name} names {len(kinds)} layers, and num_hidden_layers is {layers}",
-                             "config.layer_types")
+            raise ModelError(
+                f"layer_types in config.json of {name} names {len(kinds)} layers, and num_hidden_layers is {layers}",
+                "config.layer_types",
+            )
         odd = next((key for key in SWITCHES if key in part and not isinstance(part[key], bool)), None)
         if odd:
             raise ModelError(f"{odd} in config.json of {name} is neither true nor false", "config.switch")
 
 
-def check_weights(config: dict[str, Any], weights: Weights, name: str, width: int, *devices: torch.device) -> None:
-    """Check the weight files of a checkpoint by their headers. Raises ModelError if the weights are quantised but
-    config.json does not say how, if sizes in config.json do not match the files, or if the weights do not fit into the
-    free memory of all devices together at ``width`` bytes per value."""
+def check_weights(
+    config: dict[str, Any], weights: Weights, name: str, width: int, *devices: torch.device
+) -> None:
+    """Check the weight files of a checkpoint by their headers. Raises ModelError if the weights are
+    quantised but config.json does not say how, if sizes in config.json do not match the files, or if the
+    weights do not fit into the free memory of all devices together at ``width`` bytes per value."""
     heads = weights.headers()
     if not config.get("quantization_config"):
         odd = quantised_tensor(heads)
         if odd:
-            raise ModelError(f"{name} is quantised ({odd}), and its config.json does not say how", "checkpoint.quantised")
+            raise ModelError(
+                f"{name} is quantised ({odd}), and its config.json does not say how", "checkpoint.quantised"
+            )
     stored = sum(end - start for start, end in (head["data_offsets"] for head in heads.values()))
     inner = config.get("text_config") or config
     hidden = inner.get("hidden_size") or inner.get("n_embd") or 1
-    rows = "draft_vocab_size" if "draft_vocab_size" in inner else "vocab_size"  # the embedding of such a draft is its target's
+    rows = (
+        "draft_vocab_size" if "draft_vocab_size" in inner else "vocab_size"
+    )  # the embedding of such a draft is its target's
     for word in (rows, "intermediate_size"):
-        if hidden * max(as_list(inner.get(word) or 1)) > 2 * stored:  # two numbers per byte, as in 4-bit weights
-            raise ModelError(f"config.json of {name} gives a {word} of {inner[word]} and a width of {hidden}; its weights have "
-                             f"{stored} bytes", "config.size_differs")
+        if (
+            hidden * max(as_list(inner.get(word) or 1)) > 2 * stored
+        ):  # two numbers per byte, as in 4-bit weights
+            raise ModelError(
+                f"config.json of {name} gives a {word} of {inner[word]} and a width of {hidden}; its weights have "
+                f"{stored} bytes",
+                "config.size_differs",
+            )
     check_memory(name, sum(width * prod(head["shape"]) for head in heads.values()), *devices)
 
 
 def quantised_tensor(heads: dict[str, Any]) -> str | None:
-    """Return the name of a tensor that only a quantised checkpoint has; None if there is none. heads: safetensors headers by
-    tensor name."""
+    """Return the name of a tensor that only a quantised checkpoint has; None if there is none. heads:
+    safetensors headers by tensor name."""
     for key, head in heads.items():
         if SCALES.search(key) or key.endswith(".weight") and head["dtype"] not in PLAIN:
             return key
@@ -86,7 +131,8 @@ def quantised_tensor(heads: dict[str, Any]) -> str | None:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a size from config.json as a list: unchanged if it is a list (one size per layer), else with this one element."""
+    """Return a size from config.json as a list: unchanged if it is a list (one size per layer), else with
+    this one element."""
     return value if isinstance(value, list) and value else [value]
 
 
@@ -95,11 +141,15 @@ def check_memory(name: str, need: int, *devices: torch.device) -> None:
     known = [have for have in map(free_bytes, devices) if have is not None]
     have = sum(known) if len(known) == len(devices) else need
     if need > have:
-        raise ModelError(f"{name} needs {need / 2**30:.1f} GB of memory; {have / 2**30:.1f} GB are free", "checkpoint.memory")
+        raise ModelError(
+            f"{name} needs {need / 2**30:.1f} GB of memory; {have / 2**30:.1f} GB are free",
+            "checkpoint.memory",
+        )
 
 
 def weight_devices(spread: bool) -> list[torch.device]:
-    """Return the devices that may hold weights: the CPU, and every GPU if the model is spread over devices."""
+    """Return the devices that may hold weights: the CPU, and every GPU if the model is spread over
+    devices."""
     cards = torch.cuda.device_count() if spread and torch.cuda.is_available() else 0
     return [torch.device("cpu"), *(torch.device("cuda", card) for card in range(cards))]
 

@@ -1,8 +1,10 @@
-"""`python -m specviz.models.convert FOLDER`: write the weights of a published head as safetensors next to the pickled files.
+"""`python -m specviz.models.convert FOLDER`: write the weights of a published head as safetensors next to
+the pickled files.
 
-A pickle can call any function. torch reads one with ``weights_only``, which allows tensors and plain containers and refuses
-everything else; that runs in a separate process that gets only the two file names.
+A pickle can call any function. torch reads one with ``weights_only``, which allows tensors and plain
+containers and refuses everything else; that runs in a separate process that gets only the two file names.
 """
+
 from __future__ import annotations
 
 import subprocess
@@ -25,8 +27,8 @@ LONGEST = 600  # seconds
 
 
 def convert(folder: Path) -> list[Path]:
-    """Convert every pickled weight file of a folder to safetensors; return the new paths. Raises ModelError if there is
-    none, or if one contains other objects than tensors."""
+    """Convert every pickled weight file of a folder to safetensors; return the new paths. Raises ModelError
+    if there is none, or if one contains other objects than tensors."""
     found = sorted(path for kind in PICKLES for path in folder.glob(kind))
     if not found:
         raise ModelError(f"{folder.name} has no pickled weights", "convert.no_pickle")
@@ -40,8 +42,10 @@ def convert(folder: Path) -> list[Path]:
         if done.returncode:
             part.unlink(missing_ok=True)
             words = [line for line in done.stderr.splitlines() if line.strip()] or ["it ended"]
-            raise ModelError(f"{path.name} of {folder.name} holds more than tensors, or is broken, and was not converted ({words[-1]})",
-                             "convert.not_tensors")
+            raise ModelError(
+                f"{path.name} of {folder.name} holds more than tensors, or is broken, and was not converted ({words[-1]})",
+                "convert.not_tensors",
+            )
         made.append(part.replace(to))
     return made
 

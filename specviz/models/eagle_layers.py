@@ -1,9 +1,10 @@
-"""One decoder layer of the Llama family that can be trained on another model's hidden states: the building block of EAGLE's
-head, Kangaroo's adapter and others.
+"""One decoder layer of the Llama family that can be trained on another model's hidden states: the building
+block of EAGLE's head, Kangaroo's adapter and others.
 
-The trainable modules have the published parameter names. ``FusedLayers`` has the same weights in the layout of the
-inference forward pass (models/llama.py); its KV cache is a ``RowCache`` (row_cache.py).
+The trainable modules have the published parameter names. ``FusedLayers`` has the same weights in the layout
+of the inference forward pass (models/llama.py); its KV cache is a ``RowCache`` (row_cache.py).
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -29,8 +30,8 @@ KV = tuple[Tensor, Tensor]  # keys and values, each [batch, kv_heads, rows, head
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of one decoder layer, from a config.json of the Llama family. inner: intermediate size; context: longest
-    text."""
+    """The sizes of one decoder layer, from a config.json of the Llama family. inner: intermediate size;
+    context: longest text."""
 
     hidden: int
     heads: int
@@ -43,32 +44,63 @@ class Sizes:
 
     @classmethod
     def of(cls, config: dict[str, Any], name: str, causal: bool | None = True) -> Sizes:
-        """Read the sizes from a config.json. causal: whether rows attend only to those before them. Raises ModelError if a
-        size is missing, if sizes do not fit together, or if the config asks for something that these layers do not
-        compute."""
+        """Read the sizes from a config.json. causal: whether rows attend only to those before them. Raises
+        ModelError if a size is missing, if sizes do not fit together, or if the config asks for something
+        that these layers do not compute."""
         try:
             hidden, heads = config["hidden_size"], config["num_attention_heads"]
-            found = cls(hidden, heads, config.get("num_key_value_heads") or heads, config.get("head_dim") or hidden // heads,
-                        config.get("intermediate_size", hidden), config.get("num_hidden_layers", 1),
-                        config.get("max_position_embeddings", 2048), config.get("rms_norm_eps", 1e-6))
+            found = cls(
+                hidden,
+                heads,
+                config.get("num_key_value_heads") or heads,
+                config.get("head_dim") or hidden // heads,
+                config.get("intermediate_size", hidden),
+                config.get("num_hidden_layers", 1),
+                config.get("max_position_embeddings", 2048),
+                config.get("rms_norm_eps", 1e-6),
+            )
         except (KeyError, TypeError, ZeroDivisionError) as error:
             raise ModelError(f"config.json of {name} does not say {error}", "head.config_lacks") from None
-        whole = (found.hidden, found.heads, found.kv_heads, found.head_dim, found.inner, found.layers, found.context)
-        if not all(type(size) is int and size > 0 for size in whole) or found.heads % found.kv_heads or found.head_dim % 2:
+        whole = (
+            found.hidden,
+            found.heads,
+            found.kv_heads,
+            found.head_dim,
+            found.inner,
+            found.layers,
+            found.context,
+        )
+        if (
+            not all(type(size) is int and size > 0 for size in whole)
+            or found.heads % found.kv_heads
+            or found.head_dim % 2
+        ):
             raise ModelError(f"config.json of {name} gives sizes that do not fit together", "head.sizes")
         if rope_of(config)["rope_type"] not in ("default", "linear", "llama3"):
-            raise ModelError(f"{name}: there is no rotary scaling {rope_of(config)['rope_type']!r} here", "head.rotary")
+            raise ModelError(
+                f"{name}: there is no rotary scaling {rope_of(config)['rope_type']!r} here", "head.rotary"
+            )
         check_keys(config, name, found.head_dim, found.layers, causal)
         return found
 
 
-OF_TARGET = ("rope_parameters", "rope_scaling", "rope_theta", "rms_norm_eps", "max_position_embeddings", "num_attention_heads",
-             "num_key_value_heads", "head_dim", "intermediate_size", "attention_bias")  # keys in which a head's layer follows its target
+OF_TARGET = (
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "rms_norm_eps",
+    "max_position_embeddings",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "attention_bias",
+)  # keys in which a head's layer follows its target
 
 
 def rotary_keys(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the rotary parameters for a new head of a target: those of the target's layers with full attention, applied to
-    whole heads."""
+    """Return the rotary parameters for a new head of a target: those of the target's layers with full
+    attention, applied to whole heads."""
     rotary = config.get("rope_parameters")
     if isinstance(rotary, dict) and isinstance(rotary.get("full_attention"), dict):
         config = config | {"rope_parameters": rotary["full_attention"]}
@@ -78,16 +110,24 @@ def rotary_keys(config: dict[str, Any]) -> dict[str, Any]:
 def layer_keys(config: dict[str, Any]) -> dict[str, Any]:
     """Return the config.json keys of a new layer that is shaped like those of a target with this config."""
     whole = config.get("text_config") or config
-    found = {key: whole[key] for key in OF_TARGET if not key.startswith("rope") and whole.get(key) is not None}
+    found = {
+        key: whole[key] for key in OF_TARGET if not key.startswith("rope") and whole.get(key) is not None
+    }
     return found | {"rope_parameters": rotary_keys(whole)}
 
 
 def saved_layer_keys(config: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
-    """Return the config.json keys of a saved head's layer: those of its own config.json, else the target's."""
+    """Return the config.json keys of a saved head's layer: those of its own config.json, else the
+    target's."""
     rotary = {key for key in OF_TARGET if key.startswith("rope")}
-    left_out = rotary if rotary & config.keys() else set()  # another spelling of the target's would contradict the head's own
-    return {key: found for key in OF_TARGET
-            if (found := config.get(key, None if key in left_out else target.get(key))) is not None}
+    left_out = (
+        rotary if rotary & config.keys() else set()
+    )  # another spelling of the target's would contradict the head's own
+    return {
+        key: found
+        for key in OF_TARGET
+        if (found := config.get(key, None if key in left_out else target.get(key))) is not None
+    }
 
 
 class Attention(nn.Module):
@@ -98,19 +138,28 @@ class Attention(nn.Module):
 
     def __init__(self, sizes: Sizes, bias: bool = False, input_factor: int = 1, qk_norm: bool = False):
         super().__init__()
-        d, q, kv = sizes.hidden, sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+        d = sizes.hidden
+        q = sizes.heads * sizes.head_dim
+        kv = sizes.kv_heads * sizes.head_dim
         self.sizes = sizes
-        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(input_factor * d, out, bias=bias) for out in (q, kv, kv))
+        self.q_proj, self.k_proj, self.v_proj = (
+            nn.Linear(input_factor * d, out, bias=bias) for out in (q, kv, kv)
+        )
         self.o_proj = nn.Linear(q, d, bias=False)
-        self.q_norm, self.k_norm = (nn.RMSNorm(sizes.head_dim, eps=sizes.eps) if qk_norm else None for _ in range(2))
+        self.q_norm, self.k_norm = (
+            nn.RMSNorm(sizes.head_dim, eps=sizes.eps) if qk_norm else None for _ in range(2)
+        )
 
     def forward(self, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
         """Return (output [batch, n, hidden]; keys and values of past and these rows).
 
-        x [batch, n, input_factor * hidden]; angles [n, head_dim / 2]; past: keys and values of earlier rows; mask [n, past + n],
-        True where a row may attend, None = causal.
+        x [batch, n, input_factor * hidden]; angles [n, head_dim / 2]; past: keys and values of earlier
+        rows; mask [n, past + n], True where a row may attend, None = causal.
         """
-        q, k, v = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (
+            p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2)
+            for p in (self.q_proj, self.k_proj, self.v_proj)
+        )
         q, k = (_rotated(part, angles).type_as(v) for part in self._normed(q, k))
         kv = (k, v) if past is None else (torch.cat([past[0], k], 2), torch.cat([past[1], v], 2))
         group = self.sizes.heads // self.sizes.kv_heads
@@ -123,24 +172,41 @@ class Attention(nn.Module):
 
     @torch.no_grad()
     def weights(self, x: Tensor, angles: Tensor) -> Tensor:
-        """Return the causal attention weights [batch, heads, n, n] of x [batch, n, hidden]; each row sums to one."""
-        q, k = (p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj))
+        """Return the causal attention weights [batch, heads, n, n] of x [batch, n, hidden]; each row sums
+        to one."""
+        q, k = (
+            p(x).unflatten(-1, (-1, self.sizes.head_dim)).transpose(1, 2) for p in (self.q_proj, self.k_proj)
+        )
         q, k = (_rotated(part, angles) for part in self._normed(q, k))
-        scores = q @ k.repeat_interleave(self.sizes.heads // self.sizes.kv_heads, 1).mT / self.sizes.head_dim**0.5
-        return scores.float().masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf).softmax(-1)
+        scores = (
+            q @ k.repeat_interleave(self.sizes.heads // self.sizes.kv_heads, 1).mT / self.sizes.head_dim**0.5
+        )
+        return (
+            scores.float()
+            .masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
+            .softmax(-1)
+        )
 
     @torch.no_grad()
     def limit_scores(self, x: Tensor, limit: float) -> None:
-        """Scale the weights of queries and keys down, head by head, until no attention score over rows x [batch, n, hidden]
-        exceeds the limit (QK-clip, 2507.20534). Beyond it one row gets all the weight and no gradient reaches the others.
-        Does nothing where queries and keys are normalised."""
+        """Scale the weights of queries and keys down, head by head, until no attention score over rows x
+        [batch, n, hidden] exceeds the limit (QK-clip, 2507.20534). Beyond it one row gets all the weight
+        and no gradient reaches the others. Does nothing where queries and keys are normalised."""
         if self.q_norm is not None:
             return
-        heads, kv, each = self.sizes.heads, self.sizes.kv_heads, self.sizes.head_dim
-        q, k = (p(x).flatten(0, -2).unflatten(-1, (-1, each)).float().norm(dim=-1).amax(0) for p in (self.q_proj, self.k_proj))
+        heads = self.sizes.heads
+        kv = self.sizes.kv_heads
+        each = self.sizes.head_dim
+        q, k = (
+            p(x).flatten(0, -2).unflatten(-1, (-1, each)).float().norm(dim=-1).amax(0)
+            for p in (self.q_proj, self.k_proj)
+        )
         share = (limit * each**0.5 / (q * k.repeat_interleave(heads // kv)).clamp(min=1e-12)).clamp(max=1)
         for_keys = share.view(kv, -1).amin(1).sqrt()
-        for p, factor in ((self.q_proj, share / for_keys.repeat_interleave(heads // kv)), (self.k_proj, for_keys)):
+        for p, factor in (
+            (self.q_proj, share / for_keys.repeat_interleave(heads // kv)),
+            (self.k_proj, for_keys),
+        ):
             for weight in p.parameters():
                 weight.mul_(factor.repeat_interleave(each).view(-1, *[1] * (weight.dim() - 1)))
 
@@ -168,9 +234,9 @@ class Mlp(nn.Module):
 class Layer(nn.Module):
     """A decoder layer of a trained head, an nn.Module.
 
-    normed: it has a norm before the attention; feedback: it has a feed-forward block; bias: on queries, keys and values;
-    heads: further arguments of the attention. static: when drafting, it runs with static shapes (models/static_rows.py);
-    use_int8: when drafting, it multiplies in int8.
+    normed: it has a norm before the attention; feedback: it has a feed-forward block; bias: on queries,
+    keys and values; heads: further arguments of the attention. static: when drafting, it runs with static
+    shapes (models/static_rows.py); use_int8: when drafting, it multiplies in int8.
     """
 
     static = use_int8 = False
@@ -182,8 +248,11 @@ class Layer(nn.Module):
         self.mlp = Mlp(sizes) if feedback else None
         self.post_attention_layernorm = nn.RMSNorm(sizes.hidden, eps=sizes.eps) if feedback else None
 
-    def forward(self, x: Tensor, angles: Tensor, past: KV | None = None, mask: Tensor | None = None) -> tuple[Tensor, KV]:
-        """Return (output [batch, n, hidden]; keys and values of past and these rows); arguments as in Attention.forward."""
+    def forward(
+        self, x: Tensor, angles: Tensor, past: KV | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, KV]:
+        """Return (output [batch, n, hidden]; keys and values of past and these rows); arguments as in
+        Attention.forward."""
         y, kv = self.self_attn(self.input_layernorm(x), angles, past, mask)
         return self.feed_forward(x + y), kv
 
@@ -196,13 +265,15 @@ class Layer(nn.Module):
 
 def angles_of(config: dict[str, Any], head_dim: int, length: int, device=None) -> Tensor:
     """Return the rotary angles of the first ``length`` positions, [length, head_dim / 2]."""
-    return (torch.arange(length, dtype=torch.float32)[:, None] * inverse_frequencies(rope_of(config), head_dim)).to(device)
+    return (
+        torch.arange(length, dtype=torch.float32)[:, None] * inverse_frequencies(rope_of(config), head_dim)
+    ).to(device)
 
 
 # --- the same weights, for drafting ------------------------------------------------------------------------------------
 class FusedLayers(Llama):
-    """Trained decoder layers in the inference layout of models/llama.py: matrices fused and stored in the fastest layout of
-    this processor.
+    """Trained decoder layers in the inference layout of models/llama.py: matrices fused and stored in the
+    fastest layout of this processor.
 
     lead: a linear layer before the layers (EAGLE's fc), in the same layout, or None.
     """
@@ -210,9 +281,15 @@ class FusedLayers(Llama):
     def __init__(self, modules: Iterable[nn.Module], config: dict[str, Any], lead: nn.Linear | None = None):
         layers = cast("list[Layer]", list(modules))
         sizes = layers[0].self_attn.sizes
-        self.hidden, self.heads, self.kv_heads, self.head_dim, self.inner = (
-            sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, sizes.inner)
-        self.group, self.layers, self.eps, self.context = self.heads // self.kv_heads, len(layers), sizes.eps, sizes.context
+        self.hidden = sizes.hidden
+        self.heads = sizes.heads
+        self.kv_heads = sizes.kv_heads
+        self.head_dim = sizes.head_dim
+        self.inner = sizes.inner
+        self.group = self.heads // self.kv_heads
+        self.layers = len(layers)
+        self.eps = sizes.eps
+        self.context = sizes.context
         self.static = layers[0].static
         self.buffers = StaticRowBufferPool(self) if self.static else None
         first = layers[0].self_attn.o_proj.weight
@@ -222,9 +299,15 @@ class FusedLayers(Llama):
             mine = [part[0] for part in parts[0].values()] + ([] if lead is None else [lead.weight.detach()])
             linear = self._stored(mine, len(layers), layers[0].use_int8)
             self.kernel = linear.kernel
-            self.blocks = [self._block(layer, {name: linear(*part) for name, part in found.items()})
-                           for layer, found in zip(layers, parts)]
-            self.lead: Any = None if lead is None else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
+            self.blocks = [
+                self._block(layer, {name: linear(*part) for name, part in found.items()})
+                for layer, found in zip(layers, parts)
+            ]
+            self.lead: Any = (
+                None
+                if lead is None
+                else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
+            )
             self._tables(rope_of(config))
             compile_blocks(self, layers[0].self_attn.q_proj.in_features)
 
@@ -240,12 +323,12 @@ class FusedLayers(Llama):
         return self.rotations(count)[:count]
 
     def rotations_at(self, positions: list[int]) -> Tensor:
-        """Return the rotations of these positions, [n, 1, head_dim / 2], also beyond the context of the config, because a
-        target's context may be longer than its head's."""
+        """Return the rotations of these positions, [n, 1, head_dim / 2], also beyond the context of the
+        config, because a target's context may be longer than its head's."""
         self.context = max(self.context, max(positions) + 1)
         table = self.rotations(max(positions) + 1)
         if positions[-1] - positions[0] == len(positions) - 1 and positions == sorted(positions):
-            return table[positions[0]:positions[-1] + 1]
+            return table[positions[0] : positions[-1] + 1]
         return table[positions]
 
     def _parts(self, layer: Layer) -> dict[str, tuple[Tensor, Tensor | None]]:
@@ -268,12 +351,24 @@ class FusedLayers(Llama):
             weight = getattr(module, "weight", None)
             return (lambda x: x) if weight is None else Norm(weight.detach(), self.eps)
 
-        norm_q, norm_k = (None if part is None else Norm(self._paired(part.weight.detach()), self.eps)
-                          for part in (layer.self_attn.q_norm, layer.self_attn.k_norm))
-        return Block(norm(layer.input_layernorm), matrices["qkv"], norm_q, norm_k, matrices["out"],
-                     norm(layer.post_attention_layernorm), matrices.get("gate_up"), matrices.get("down"))
+        norm_q, norm_k = (
+            None if part is None else Norm(self._paired(part.weight.detach()), self.eps)
+            for part in (layer.self_attn.q_norm, layer.self_attn.k_norm)
+        )
+        return Block(
+            norm(layer.input_layernorm),
+            matrices["qkv"],
+            norm_q,
+            norm_k,
+            matrices["out"],
+            norm(layer.post_attention_layernorm),
+            matrices.get("gate_up"),
+            matrices.get("down"),
+        )
 
-    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None) -> Tensor:
-        """Run all layers over rows x [n, hidden]; return their outputs. slots: KV slots [layers, 2, kv_heads, slots,
-        head_dim]; the other arguments as in ``Llama.attend``."""
+    def run(
+        self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None
+    ) -> Tensor:
+        """Run all layers over rows x [n, hidden]; return their outputs. slots: KV slots [layers, 2,
+        kv_heads, slots, head_dim]; the other arguments as in ``Llama.attend``."""
         return self.run_blocks(x, rotation, slots, at, mask)[0]

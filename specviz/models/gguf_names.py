@@ -1,9 +1,10 @@
 """Map the tensors of a GGUF file to the names and layouts of Hugging Face, per architecture.
 
-llama.cpp renames tensors; for architecture ``llama`` it also reorders the rows of queries and keys (a rotary pair becomes two
-adjacent rows), and for Gemma it stores norm weights with 1 added. Both are undone here. A tensor that is not in the table is
-refused, because ignoring it would run another model.
+llama.cpp renames tensors; for architecture ``llama`` it also reorders the rows of queries and keys (a
+rotary pair becomes two adjacent rows), and for Gemma it stores norm weights with 1 added. Both are undone
+here. A tensor that is not in the table is refused, because ignoring it would run another model.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -13,23 +14,38 @@ from torch import Tensor
 from .errors import ModelError
 from .gguf_reader import GGUFFile
 
-LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-         "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj",
-         "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+LAYER = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
 TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 HEAD_NORMS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
-GEMMA2 = {"post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_feedforward_layernorm",
-          "post_ffw_norm": "post_feedforward_layernorm"}
+GEMMA2 = {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
 FUSED = {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
-FACTORS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")  # read with the config, not as weights
+FACTORS = (
+    "rope_freqs.weight",
+    "rope_factors_long.weight",
+    "rope_factors_short.weight",
+)  # read with the config, not as weights
 
 
 @dataclass(frozen=True)
 class Layout:
     """How an architecture stores its tensors in GGUF.
 
-    layer: tensor names of a layer -> names in Hugging Face's layout; paired: the two rows of a rotary pair are adjacent;
-    norms_plus_one: norm weights are stored with 1 added; biases: tensors that have one.
+    layer: tensor names of a layer -> names in Hugging Face's layout; paired: the two rows of a rotary pair
+    are adjacent; norms_plus_one: norm weights are stored with 1 added; biases: tensors that have one.
     """
 
     layer: dict[str, str]
@@ -45,13 +61,20 @@ LAYOUTS = {
     "gemma": Layout(LAYER, norms_plus_one=True),
     "gemma2": Layout(LAYER | GEMMA2, norms_plus_one=True),
     "gemma3": Layout(LAYER | GEMMA2 | HEAD_NORMS, norms_plus_one=True),
-    "phi3": Layout({name: there for name, there in LAYER.items() if name not in ("attn_q", "attn_k", "attn_v", "ffn_gate")} | FUSED),
+    "phi3": Layout(
+        {
+            name: there
+            for name, there in LAYER.items()
+            if name not in ("attn_q", "attn_k", "attn_v", "ffn_gate")
+        }
+        | FUSED
+    ),
 }
 
 
 class GGUFTensors:
-    """The tensors of a GGUF file by their Hugging Face names (``names``). Raises ModelError for an unknown architecture or
-    an unknown tensor."""
+    """The tensors of a GGUF file by their Hugging Face names (``names``). Raises ModelError for an unknown
+    architecture or an unknown tensor."""
 
     def __init__(self, file: GGUFFile):
         self.file, self.architecture = file, architecture(file)
@@ -66,9 +89,17 @@ class GGUFTensors:
         known = ending == "weight" or ending == "bias" and part in self._layout.biases
         if stem in TOP and ending == "weight":
             return f"{TOP[stem]}.weight"
-        if not (known and where == "blk" and number.isdecimal() and int(number) < layers and part in self._layout.layer):
-            raise ModelError(f"{self.file.name} holds {name!r}, which a model of the architecture {self.architecture} does not have here",
-                             "gguf.tensor")
+        if not (
+            known
+            and where == "blk"
+            and number.isdecimal()
+            and int(number) < layers
+            and part in self._layout.layer
+        ):
+            raise ModelError(
+                f"{self.file.name} holds {name!r}, which a model of the architecture {self.architecture} does not have here",
+                "gguf.tensor",
+            )
         return f"model.layers.{int(number)}.{self._layout.layer[part]}.{ending}"
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -86,15 +117,17 @@ class GGUFTensors:
             if ".attn_k." in there:
                 heads = positive_integer(self.file, f"{self.architecture}.attention.head_count_kv", heads)
             if len(tensor) % (2 * heads):
-                raise ModelError(f"{there} of {self.file.name} has {len(tensor)} rows, which {heads} heads cannot share",
-                                 "gguf.rows")
+                raise ModelError(
+                    f"{there} of {self.file.name} has {len(tensor)} rows, which {heads} heads cannot share",
+                    "gguf.rows",
+                )
             return unpair_rotary_rows(tensor, heads)
         return tensor
 
 
 def unpair_rotary_rows(tensor: Tensor, heads: int) -> Tensor:
-    """Reorder the rows [heads * size, ...] of each head from llama.cpp's order to Hugging Face's: rows 2i and 2i + 1, which
-    rotate as a pair, become rows i and i + size / 2."""
+    """Reorder the rows [heads * size, ...] of each head from llama.cpp's order to Hugging Face's: rows 2i
+    and 2i + 1, which rotate as a pair, become rows i and i + size / 2."""
     return tensor.unflatten(0, (heads, -1, 2)).transpose(1, 2).reshape(tensor.shape)
 
 
@@ -102,8 +135,10 @@ def architecture(file: GGUFFile) -> str:
     """Return the architecture of a file, one of LAYOUTS. Raises ModelError."""
     found = file.metadata.get("general.architecture")
     if found not in LAYOUTS:
-        raise ModelError(f"{file.name} holds a model of the architecture {str(found)[:40]!r}; {', '.join(LAYOUTS)} are read",
-                         "gguf.architecture")
+        raise ModelError(
+            f"{file.name} holds a model of the architecture {str(found)[:40]!r}; {', '.join(LAYOUTS)} are read",
+            "gguf.architecture",
+        )
     return found
 
 
@@ -111,5 +146,8 @@ def positive_integer(file: GGUFFile, key: str, default: int | None = None) -> in
     """Return a positive integer of the file's metadata. Raises ModelError."""
     found = file.metadata.get(key, default)
     if type(found) is not int or not 0 < found < 2**31:
-        raise ModelError(f"{file.name} says {key} is {str(found)[:40]}, where a whole number above 0 must stand", "gguf.value")
+        raise ModelError(
+            f"{file.name} says {key} is {str(found)[:40]}, where a whole number above 0 must stand",
+            "gguf.value",
+        )
     return found

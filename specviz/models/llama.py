@@ -1,10 +1,13 @@
-"""The Llama family (Touvron et al. 2302.13971; also Qwen2 and Qwen3) as a forward pass over rows and KV slots.
+"""The Llama family (Touvron et al. 2302.13971; also Qwen2 and Qwen3) as a forward pass over rows and KV
+slots.
 
-RMSNorm, rotary position embedding, grouped-query attention, SwiGLU. A row is one position of the pass. A block takes rows
-[n, hidden], writes their keys and values into slots of one tensor [layers, 2, kv_heads, slots, head_dim], and lets each
-row attend to the slots its mask allows. Queries of one group are folded into the row axis, so keys and values are never
-repeated. Rotary pairs are stored adjacently, so a rotation is one complex product.
+RMSNorm, rotary position embedding, grouped-query attention, SwiGLU. A row is one position of the pass. A
+block takes rows [n, hidden], writes their keys and values into slots of one tensor [layers, 2, kv_heads,
+slots, head_dim], and lets each row attend to the slots its mask allows. Queries of one group are folded
+into the row axis, so keys and values are never repeated. Rotary pairs are stored adjacently, so a rotation
+is one complex product.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -32,7 +35,10 @@ from .weights import ModelError, Weights, read_ahead, read_json
 from .whole_vectors import rotate_, silu
 
 FAMILY = ("llama", "qwen2", "qwen3", "mistral")
-NUMBERS = {"linear": ("factor",), "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")}
+NUMBERS = {
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
 FIRST_ROTATIONS = 1024  # positions whose rotations are made at once
 WHY_NOT = {  # ends of sentences, by identifier
     "family": "the fast forward runs {family}, not {kind}",
@@ -45,8 +51,8 @@ WHY_NOT = {  # ends of sentences, by identifier
 
 
 def unsupported_reason(config: dict[str, Any]) -> str | None:
-    """Return why this forward pass cannot run a checkpoint with that config.json, as the end of a message; None if it can.
-    Raises ModelError for values that make no sense."""
+    """Return why this forward pass cannot run a checkpoint with that config.json, as the end of a message;
+    None if it can. Raises ModelError for values that make no sense."""
     if config.get("model_type") not in FAMILY:
         return WHY_NOT["family"].format(family=", ".join(FAMILY), kind=config.get("model_type"))
     config = with_defaults(config)
@@ -55,70 +61,98 @@ def unsupported_reason(config: dict[str, Any]) -> str | None:
     if (config.get("quantization_config") or QUANTISED) != QUANTISED:
         return WHY_NOT["quantised"]
     rope = rope_of(config)
-    if rope["rope_type"] not in ("default", "linear", "llama3") or rope.get("partial_rotary_factor", 1.0) != 1.0:
+    if (
+        rope["rope_type"] not in ("default", "linear", "llama3")
+        or rope.get("partial_rotary_factor", 1.0) != 1.0
+    ):
         return WHY_NOT["rotary"].format(kind=rope["rope_type"])
     if set(config.get("layer_types") or ()) - {"full_attention"}:
         return WHY_NOT["layers"]
     window = config.get("sliding_window") if uses_window(config) else None
     if window is not None and type(window) is not int:
-        raise ModelError(f"sliding_window in its config.json is {str(window)[:40]!r}, which is not a width",
-                         "config.sliding_window")
+        raise ModelError(
+            f"sliding_window in its config.json is {str(window)[:40]!r}, which is not a width",
+            "config.sliding_window",
+        )
     if window and window < (context_of(config) or window):
         return WHY_NOT["window"]
     return None
 
 
 def rope_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the rotary parameters, from either spelling of config.json. Raises ModelError for values that are not numbers."""
-    given = config.get("rope_scaling") or config.get("rope_parameters") or {}  # transformers takes them in this order
+    """Return the rotary parameters, from either spelling of config.json. Raises ModelError for values that
+    are not numbers."""
+    given = (
+        config.get("rope_scaling") or config.get("rope_parameters") or {}
+    )  # transformers takes them in this order
     if not isinstance(given, dict):
         raise ModelError("the rotary parameters in its config.json are not a JSON object", "config.rotary")
     if any(isinstance(value, dict) for value in given.values()):
-        raise ModelError("its config.json has rotary parameters for each kind of layer, and one set is read here: rope_parameters",
-                         "config.rotary_kinds")
-    rope = {"rope_theta": config.get("rope_theta", 10000.0), "partial_rotary_factor": config.get("partial_rotary_factor") or 1.0, **given}
+        raise ModelError(
+            "its config.json has rotary parameters for each kind of layer, and one set is read here: rope_parameters",
+            "config.rotary_kinds",
+        )
+    rope = {
+        "rope_theta": config.get("rope_theta", 10000.0),
+        "partial_rotary_factor": config.get("partial_rotary_factor") or 1.0,
+        **given,
+    }
     rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
     for name in ("rope_theta", *NUMBERS.get(str(rope["rope_type"]), ())):
         value: Any = rope.get(name)
         if type(value) not in (int, float) or not 0 < value < 1e18:
-            raise ModelError(f"{name} in its config.json is {str(value)[:40]}; a number above 0 is needed", "config.rotary_value")
+            raise ModelError(
+                f"{name} in its config.json is {str(value)[:40]}; a number above 0 is needed",
+                "config.rotary_value",
+            )
     if rope["rope_type"] == "llama3" and rope["low_freq_factor"] >= rope["high_freq_factor"]:
-        raise ModelError("low_freq_factor in its config.json must lie below high_freq_factor", "config.rotary_order")
+        raise ModelError(
+            "low_freq_factor in its config.json must lie below high_freq_factor", "config.rotary_order"
+        )
     return rope
 
 
 def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> Tensor:
-    """Return the angle per position of each rotary pair, [head_dim / 2], float32 as the checkpoints were trained. rope: from
-    ``rope_of``."""
+    """Return the angle per position of each rotary pair, [head_dim / 2], float32 as the checkpoints were
+    trained. rope: from ``rope_of``."""
     inverse = 1.0 / rope["rope_theta"] ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
     if rope["rope_type"] == "linear":
         inverse = inverse / rope["factor"]
     if rope["rope_type"] == "llama3":
-        low, high, old = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
+        low = rope["low_freq_factor"]
+        high = rope["high_freq_factor"]
+        old = rope["original_max_position_embeddings"]
         rotations = old * inverse / (2 * math.pi)
         blend = ((rotations - low) / (high - low)).clamp(0, 1)
         inverse = (1 - blend) * inverse / rope["factor"] + blend * inverse
     return inverse
 
 
-def fused_layer(weights: Weights, *parts: tuple[str, int, int], turned: Callable[[Tensor], Tensor] = lambda x: x,
-                pairs: int = 0) -> tuple[Tensor, Tensor | None]:
-    """Return a fused linear layer: the matrices of several parts (name, rows, input width) stacked, and their biases (None
-    if no part has one). turned: a function applied to the rows of the first ``pairs`` parts."""
+def fused_layer(
+    weights: Weights,
+    *parts: tuple[str, int, int],
+    turned: Callable[[Tensor], Tensor] = lambda x: x,
+    pairs: int = 0,
+) -> tuple[Tensor, Tensor | None]:
+    """Return a fused linear layer: the matrices of several parts (name, rows, input width) stacked, and
+    their biases (None if no part has one). turned: a function applied to the rows of the first ``pairs``
+    parts."""
     matrix = [weights.get(f"{name}.weight", out, width) for name, out, width in parts]
     bias = [weights.get_optional(f"{name}.bias", out) for name, out, _ in parts]
     matrix[:pairs] = map(turned, matrix[:pairs])
     bias[:pairs] = [b if b is None else turned(b) for b in bias[:pairs]]
     if all(b is None for b in bias):
         return torch.cat(matrix), None
-    return torch.cat(matrix), torch.cat([m.new_zeros(len(m)) if b is None else b for m, b in zip(matrix, bias)])
+    return torch.cat(matrix), torch.cat(
+        [m.new_zeros(len(m)) if b is None else b for m, b in zip(matrix, bias)]
+    )
 
 
 @dataclass
 class Block:
-    """The weights of one decoder layer. norm_q, norm_k: norms of queries and keys, where there are any; exact: attention
-    with exact sums, if used; attend, transform: attention and feed-forward compiled with TorchScript
-    (models/torchscript_llama.py), if they are."""
+    """The weights of one decoder layer. norm_q, norm_k: norms of queries and keys, where there are any;
+    exact: attention with exact sums, if used; attend, transform: attention and feed-forward compiled with
+    TorchScript (models/torchscript_llama.py), if they are."""
 
     norm_in: Norm
     qkv: Any
@@ -134,19 +168,23 @@ class Block:
 
 
 class Llama:
-    """Weights and forward pass of a model of the Llama family, loaded from a Hugging Face folder. Raises ModelError for a
-    checkpoint that cannot be used.
+    """Weights and forward pass of a model of the Llama family, loaded from a Hugging Face folder. Raises
+    ModelError for a checkpoint that cannot be used.
 
-    scripted: all blocks compiled to one TorchScript function (models/torchscript_llama.py), None if they are not;
-    uncompiled: why not; block_bytes: size of their weights. embedding [vocab, hidden]; head: output layer (lm_head);
-    norm_final; blocks; parameters: number of weights; kernel: names of the weight layouts.
+    scripted: all blocks compiled to one TorchScript function (models/torchscript_llama.py), None if they
+    are not; uncompiled: why not; block_bytes: size of their weights. embedding [vocab, hidden]; head:
+    output layer (lm_head); norm_final; blocks; parameters: number of weights; kernel: names of the weight
+    layouts.
     """
 
     refuses = staticmethod(unsupported_reason)  # config.json -> why this forward pass cannot run it
     matrices: tuple[str, ...] = ("qkv", "out", "gate_up", "down")  # of a block, stored as linear layers
     fused_parts = {  # of each, the checkpoint's matrices it is made of
-        "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), "out": ("self_attn.o_proj",),
-        "gate_up": ("mlp.gate_proj", "mlp.up_proj"), "down": ("mlp.down_proj",)}
+        "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "out": ("self_attn.o_proj",),
+        "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
+        "down": ("mlp.down_proj",),
+    }
     uncompiled: str | None = None  # why a part runs without TorchScript
     scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
     shared_cache: Any = None  # targets/shared_cache.py, once several sequences ran in one pass
@@ -154,11 +192,14 @@ class Llama:
 
     @cached_property
     def writer(self) -> Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]] | None:
-        """The compiled function that generates several draft tokens in one call; None if it cannot be compiled. It is
-        compiled when a method opens the model to draft (``Kit.open``), because most models never draft."""
+        """The compiled function that generates several draft tokens in one call; None if it cannot be
+        compiled. It is compiled when a method opens the model to draft (``Kit.open``), because most models
+        never draft."""
         return compiled_writer(self)
 
-    def __init__(self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None):
+    def __init__(
+        self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
+    ):
         folder = Path(folder)
         config = read_json(folder, "config.json")
         check_config(config, folder.name)
@@ -167,7 +208,11 @@ class Llama:
             raise ModelError(f"{folder.name}: {reason}", "forward.unsupported")
         device = torch.device(device)
         dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
-        self.folder, self.name, self.config, self.device, self.dtype = folder, folder.name, config, device, dtype
+        self.folder = folder
+        self.name = folder.name
+        self.config = config
+        self.device = device
+        self.dtype = dtype
         try:
             self._measure(config)
         except KeyError as missing:
@@ -187,26 +232,53 @@ class Llama:
 
     def _measure(self, config: dict[str, Any]) -> None:
         config = with_defaults(config)
-        self.hidden, self.layers, self.vocab = config["hidden_size"], config["num_hidden_layers"], config["vocab_size"]
+        self.hidden = config["hidden_size"]
+        self.layers = config["num_hidden_layers"]
+        self.vocab = config["vocab_size"]
         self.heads, self.inner = config["num_attention_heads"], config["intermediate_size"]
         self.kv_heads = config.get("num_key_value_heads") or self.heads
         self.head_dim = config.get("head_dim") or self.hidden // self.heads
-        self.eps, self.context = config["rms_norm_eps"], cast(int, context_of(config))  # its type is checked below
+        self.eps, self.context = (
+            config["rms_norm_eps"],
+            cast(int, context_of(config)),
+        )  # its type is checked below
         if type(self.eps) not in (int, float) or not 0 <= self.eps < 1:
-            raise ModelError(f"config.json of {self.name} has rms_norm_eps = {str(self.eps)[:40]}", "config.rms_norm_eps")
-        sizes = (self.hidden, self.layers, self.vocab, self.heads, self.inner, self.kv_heads, self.head_dim, self.context)
-        if not all(type(size) is int and size > 0 for size in sizes) or self.heads % self.kv_heads or self.head_dim % 2:
-            raise ModelError(f"config.json of {self.name} has sizes that contradict each other: hidden_size {self.hidden}, "
-                             f"num_attention_heads {self.heads}, num_key_value_heads {self.kv_heads}, head_dim {self.head_dim}",
-                             "config.sizes")
+            raise ModelError(
+                f"config.json of {self.name} has rms_norm_eps = {str(self.eps)[:40]}", "config.rms_norm_eps"
+            )
+        sizes = (
+            self.hidden,
+            self.layers,
+            self.vocab,
+            self.heads,
+            self.inner,
+            self.kv_heads,
+            self.head_dim,
+            self.context,
+        )
+        if (
+            not all(type(size) is int and size > 0 for size in sizes)
+            or self.heads % self.kv_heads
+            or self.head_dim % 2
+        ):
+            raise ModelError(
+                f"config.json of {self.name} has sizes that contradict each other: hidden_size {self.hidden}, "
+                f"num_attention_heads {self.heads}, num_key_value_heads {self.kv_heads}, head_dim {self.head_dim}",
+                "config.sizes",
+            )
         self.group = self.heads // self.kv_heads
 
     def _load(self, weights: Weights) -> None:
         d = self.hidden
-        self.embedding = (projected_embedding(weights, self.config, self.folder, self.device, self.dtype)
-                          if "embedding_from" in self.config else weights.get("model.embed_tokens.weight", self.vocab, d))
+        self.embedding = (
+            projected_embedding(weights, self.config, self.folder, self.device, self.dtype)
+            if "embedding_from" in self.config
+            else weights.get("model.embed_tokens.weight", self.vocab, d)
+        )
         share_table(self.folder, self.embedding)
-        draft_vocab = self.config.get("draft_vocab_size", self.vocab)  # of a draft model with a reduced vocabulary
+        draft_vocab = self.config.get(
+            "draft_vocab_size", self.vocab
+        )  # of a draft model with a reduced vocabulary
         head = output_matrix(self.config, weights, self.embedding, draft_vocab)
         self.norm_final = self._norm(weights.get("model.norm.weight", d))
         matrices, others = self.matrices, weights.count
@@ -215,12 +287,18 @@ class Llama:
         linear = self._layout([parts[name][0] for name in matrices] + [head], bytes_in_all)
         self.kernel, self.head, self.blocks = linear.kernel, self._output_layer(linear, head), []
         if draft_vocab != self.vocab:
-            self.head = ReducedOutput(self.head, read_tokens(weights, draft_vocab, self.vocab, self.name), self.vocab)
+            self.head = ReducedOutput(
+                self.head, read_tokens(weights, draft_vocab, self.vocab, self.name), self.vocab
+            )
         in_turn = read_ahead if self.device.type == "cpu" else map  # elsewhere nothing is packed meanwhile
-        unpacked = itertools.chain([parts], in_turn(lambda i: self._read(weights, f"model.layers.{i}."), range(1, self.layers)))
+        unpacked = itertools.chain(
+            [parts], in_turn(lambda i: self._read(weights, f"model.layers.{i}."), range(1, self.layers))
+        )
         del parts  # else the first block would be held in floats to the end
         for block in unpacked:
-            built: dict[str, Any] = {name: linear(*part) if name in matrices else part for name, part in block.items()}
+            built: dict[str, Any] = {
+                name: linear(*part) if name in matrices else part for name, part in block.items()
+            }
             self.blocks.append(Block(**built))
         self.parameters = weights.count
 
@@ -243,10 +321,18 @@ class Llama:
 
     def _read(self, weights: Weights, at: str) -> dict[str, Any]:
         """Return the tensors of one block: matrices fused, rotary pairs of queries and keys adjacent."""
-        d, hd, q, kv = self.hidden, self.head_dim, self.heads * self.head_dim, self.kv_heads * self.head_dim
+        d = self.hidden
+        hd = self.head_dim
+        q = self.heads * self.head_dim
+        kv = self.kv_heads * self.head_dim
 
         def fused(*parts: tuple[str, int, int], pairs: int = 0) -> tuple[Tensor, Tensor | None]:
-            return fused_layer(weights, *((at + name, out, width) for name, out, width in parts), turned=self._paired, pairs=pairs)
+            return fused_layer(
+                weights,
+                *((at + name, out, width) for name, out, width in parts),
+                turned=self._paired,
+                pairs=pairs,
+            )
 
         def head_norm(name: str) -> Norm | None:
             weight = weights.get_optional(f"{at}self_attn.{name}.weight", hd)
@@ -257,15 +343,23 @@ class Llama:
             norm_mlp=self._norm(weights.get(f"{at}post_attention_layernorm.weight", d)),
             norm_q=head_norm("q_norm"),
             norm_k=head_norm("k_norm"),
-            qkv=fused(("self_attn.q_proj", q, d), ("self_attn.k_proj", kv, d), ("self_attn.v_proj", kv, d), pairs=2),
+            qkv=fused(
+                ("self_attn.q_proj", q, d), ("self_attn.k_proj", kv, d), ("self_attn.v_proj", kv, d), pairs=2
+            ),
             out=fused(("self_attn.o_proj", d, q)),
             **self._feed_forward(weights, at),
         )
 
     def _feed_forward(self, weights: Weights, at: str) -> dict[str, Any]:
         """Return the tensors of a block's feed-forward."""
-        gate, up, down = ((f"{at}mlp.{name}_proj", *shape) for name, *shape in (
-            ("gate", self.inner, self.hidden), ("up", self.inner, self.hidden), ("down", self.hidden, self.inner)))
+        gate, up, down = (
+            (f"{at}mlp.{name}_proj", *shape)
+            for name, *shape in (
+                ("gate", self.inner, self.hidden),
+                ("up", self.inner, self.hidden),
+                ("down", self.hidden, self.inner),
+            )
+        )
         return dict(gate_up=fused_layer(weights, gate, up), down=fused_layer(weights, down))
 
     def _tables(self, rope: dict[str, Any]) -> None:
@@ -278,15 +372,17 @@ class Llama:
         return self.context
 
     def rotations(self, count: int) -> Tensor:
-        """Return the rotary rotations of at least the first ``count`` positions, at most ``positions``, as complex numbers
-        [positions, 1, head_dim / 2].
+        """Return the rotary rotations of at least the first ``count`` positions, at most ``positions``, as
+        complex numbers [positions, 1, head_dim / 2].
 
         The table grows with use, because a config.json may claim a context of any length.
         """
         table, count = self._rotations, min(count, self.positions)
         if len(table) < count:
             with torch.inference_mode():
-                table = self._rotations = self._make_rotations(min(max(count, 2 * len(table)), self.positions))
+                table = self._rotations = self._make_rotations(
+                    min(max(count, 2 * len(table)), self.positions)
+                )
         return table
 
     def _make_rotations(self, count: int) -> Tensor:
@@ -297,25 +393,27 @@ class Llama:
     # --- forward pass -----------------------------------------------------------------------------------------------
     def new_slots(self, slots: int) -> Tensor:
         """Allocate a KV cache with this number of slots, [layers, 2, kv_heads, slots, head_dim]."""
-        return torch.empty(self.layers, 2, self.kv_heads, slots, self.head_dim, dtype=self.dtype, device=self.device)
+        return torch.empty(
+            self.layers, 2, self.kv_heads, slots, self.head_dim, dtype=self.dtype, device=self.device
+        )
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [n, hidden] of token ids [n]."""
         return F.embedding(ids, self.embedding)
 
     def enter(self, ids: Tensor) -> Tensor:
-        """Return the residual stream [n, hidden] that enters the first block, for token ids [n]. The same as ``embed``
-        unless the blocks use another basis than the checkpoint."""
+        """Return the residual stream [n, hidden] that enters the first block, for token ids [n]. The same
+        as ``embed`` unless the blocks use another basis than the checkpoint."""
         return self.embed(ids)
 
     def to_checkpoint(self, x: Tensor) -> Tensor:
-        """Convert a residual stream [n, hidden] to the checkpoint's basis, which drafters read. The identity unless the
-        blocks use another basis."""
+        """Convert a residual stream [n, hidden] to the checkpoint's basis, which drafters read. The
+        identity unless the blocks use another basis."""
         return x
 
     def norm_output(self, x: Tensor) -> Tensor:
-        """Apply the final norm to the residual stream after the last block; the result is the input of ``output`` and
-        ``final_states``."""
+        """Apply the final norm to the residual stream after the last block; the result is the input of
+        ``output`` and ``final_states``."""
         return self.norm_final(x)
 
     def output(self, normed: Tensor) -> Tensor:
@@ -323,13 +421,13 @@ class Llama:
         return self.head(normed)
 
     def final_states(self, normed: Tensor) -> Tensor:
-        """Convert the result of ``norm_output`` to the checkpoint's final hidden states [n, hidden], which drafters and
-        ``head`` read."""
+        """Convert the result of ``norm_output`` to the checkpoint's final hidden states [n, hidden], which
+        drafters and ``head`` read."""
         return normed
 
     def input_output_modules(self) -> tuple[Tensor, Any, Any, nn.Module]:
-        """Return the parts around the blocks, for the compiled draft loop: the embedding table, the final norm, the output
-        layer, and a module that computes ``final_states``."""
+        """Return the parts around the blocks, for the compiled draft loop: the embedding table, the final
+        norm, the output layer, and a module that computes ``final_states``."""
         return self.embedding, self.norm_final, self.head, nn.Identity()
 
     def from_checkpoint(self, x: Tensor) -> Tensor:
@@ -337,25 +435,35 @@ class Llama:
         return x
 
     def as_input(self, layer: int, name: str, matrix: Tensor) -> Tensor:
-        """Convert a matrix [n, in] that multiplies the input of the checkpoint's matrix ``name`` to one that multiplies its
-        input in this forward pass. The identity unless norms are folded or the basis is rotated."""
+        """Convert a matrix [n, in] that multiplies the input of the checkpoint's matrix ``name`` to one
+        that multiplies its input in this forward pass. The identity unless norms are folded or the basis is
+        rotated."""
         return matrix
 
     def as_output(self, part: str, matrix: Tensor) -> Tensor:
-        """Convert a matrix [out, n] whose product is added to the output of the checkpoint's matrix ``part`` to one that is
-        added to its output in this forward pass."""
+        """Convert a matrix [out, n] whose product is added to the output of the checkpoint's matrix
+        ``part`` to one that is added to its output in this forward pass."""
         return self._paired(matrix) if part.endswith(("q_proj", "k_proj")) else matrix
 
     def _paired(self, x: Tensor) -> Tensor:
         """Reorder rows of whole heads from halves to adjacent pairs."""
         return x.unflatten(0, (-1, 2, self.head_dim // 2)).transpose(1, 2).flatten(0, 2)
 
-    def attend(self, block: Block, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None,
-               reads: Tensor | None = None) -> Tensor:
-        """Return x plus its attention. x [n, hidden]; rotation [n, 1, head_dim / 2]; slots [2, kv_heads, slots, head_dim] of
-        this layer, written at at..at+n and read up to there; mask [group * n, at + n] is added to scores, None = no mask.
-        If ``at`` is a tensor [n], these slots are written and all are read; a mask of a wider type makes the sums in that
-        type. reads: input of the projection, if it is not the normalised x."""
+    def attend(
+        self,
+        block: Block,
+        x: Tensor,
+        rotation: Tensor,
+        slots: Tensor,
+        at: int | Tensor,
+        mask: Tensor | None,
+        reads: Tensor | None = None,
+    ) -> Tensor:
+        """Return x plus its attention. x [n, hidden]; rotation [n, 1, head_dim / 2]; slots [2, kv_heads,
+        slots, head_dim] of this layer, written at at..at+n and read up to there; mask [group * n, at + n]
+        is added to scores, None = no mask. If ``at`` is a tensor [n], these slots are written and all are
+        read; a mask of a wider type makes the sums in that type. reads: input of the projection, if it is
+        not the normalised x."""
         if block.attend is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
             return block.attend(x, rotation, slots, at, mask, reads)
         q, new = self.project(block, x, rotation, reads)
@@ -367,8 +475,8 @@ class Llama:
         return self.join(block, x, self.attention(block, q, slots_seen, mask).to(x.dtype))
 
     def attention(self, block: Block, q: Tensor, slots_seen: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the attention of queries [1, kv_heads, rows, head_dim] over keys and values [2, kv_heads, slots, head_dim],
-        of the queries' shape. mask [rows, slots] is added to scores."""
+        """Return the attention of queries [1, kv_heads, rows, head_dim] over keys and values [2, kv_heads,
+        slots, head_dim], of the queries' shape. mask [rows, slots] is added to scores."""
         if block.exact is not None:
             return block.exact.attention(q[0], slots_seen[0], slots_seen[1], mask)[None]
         keys, values = slots_seen.unsqueeze(1).unbind(0)
@@ -376,10 +484,20 @@ class Llama:
             q, keys, values = (y.to(mask.dtype) for y in (q, keys, values))
         return F.scaled_dot_product_attention(q, keys, values, mask)
 
-    def run_blocks(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None, first: int = 0,
-                end: int | None = None, wanted: Sequence[int] = ()) -> tuple[Tensor, list[Tensor]]:
-        """Run blocks first..end over x [n, hidden]. Return (the states after them; the states that enter the blocks listed
-        in ``wanted``, in order). slots [layers, 2, kv_heads, slots, head_dim]; the other arguments as in ``attend``."""
+    def run_blocks(
+        self,
+        x: Tensor,
+        rotation: Tensor,
+        slots: Tensor,
+        at: int | Tensor,
+        mask: Tensor | None,
+        first: int = 0,
+        end: int | None = None,
+        wanted: Sequence[int] = (),
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Run blocks first..end over x [n, hidden]. Return (the states after them; the states that enter
+        the blocks listed in ``wanted``, in order). slots [layers, 2, kv_heads, slots, head_dim]; the other
+        arguments as in ``attend``."""
         last = self.layers if end is None else end
         if self.scripted is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
             return self.scripted(x, rotation, slots, at, mask, first, last, list(wanted))
@@ -392,22 +510,33 @@ class Llama:
             x = x if block.down is None else self.transform(block, x)
         return x, found
 
-    def project(self, block: Block, x: Tensor, rotation: Tensor, reads: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return (queries [1, kv_heads, group * n, head_dim]; keys and values [2, kv_heads, n, head_dim]) of x [n, hidden],
-        rotated."""
-        n, heads, kv, width = x.shape[0], self.heads, self.kv_heads, self.head_dim
+    def project(
+        self, block: Block, x: Tensor, rotation: Tensor, reads: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return (queries [1, kv_heads, group * n, head_dim]; keys and values [2, kv_heads, n, head_dim])
+        of x [n, hidden], rotated."""
+        n = x.shape[0]
+        heads = self.heads
+        kv = self.kv_heads
+        width = self.head_dim
         qkv = block.qkv(block.norm_in(x) if reads is None else reads).view(n, heads + 2 * kv, width)
         if block.norm_q is not None and block.norm_k is not None:
             qkv[:, :heads] = block.norm_q(qkv[:, :heads])
-            qkv[:, heads:heads + kv] = block.norm_k(qkv[:, heads:heads + kv])
-        self._rotate(qkv[:, :heads + kv], rotation)
+            qkv[:, heads : heads + kv] = block.norm_k(qkv[:, heads : heads + kv])
+        self._rotate(qkv[:, : heads + kv], rotation)
         if block.exact is not None:
             block.exact(qkv, heads + kv)
-        q = qkv[:, :heads].view(n, kv, self.group, width).permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
+        q = (
+            qkv[:, :heads]
+            .view(n, kv, self.group, width)
+            .permute(1, 2, 0, 3)
+            .reshape(1, kv, self.group * n, width)
+        )
         return q, qkv[:, heads:].view(n, 2, kv, width).permute(1, 2, 0, 3)
 
     def join(self, block: Block, x: Tensor, y: Tensor) -> Tensor:
-        """Return x [n, hidden] plus the output projection of the attention y [1, kv_heads, group * n, head_dim]."""
+        """Return x [n, hidden] plus the output projection of the attention y [1, kv_heads, group * n,
+        head_dim]."""
         y = y.view(self.kv_heads, self.group, x.shape[0], self.head_dim).permute(2, 0, 1, 3)
         return block.out.add(y.reshape(x.shape[0], self.heads * self.head_dim), x)
 
@@ -416,7 +545,7 @@ class Llama:
         if block.transform is not None:
             return block.transform(x)
         both = block.gate_up(block.norm_mlp(x))
-        return block.down.add(silu(both[:, :self.inner]).mul_(both[:, self.inner:]), x)
+        return block.down.add(silu(both[:, : self.inner]).mul_(both[:, self.inner :]), x)
 
     def _rotate(self, x: Tensor, rotation: Tensor) -> None:
         """Rotate x [n, heads, head_dim] in place by rotation [n, 1, head_dim / 2]."""

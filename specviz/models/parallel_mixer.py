@@ -1,4 +1,5 @@
 """Several mixers over the same input, whose outputs are added: Falcon-H1's attention beside Mamba-2."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -33,13 +34,22 @@ class ParallelMixer(Mixer):
 
     def advance(self, state: PartsOf, rows: PartsOf, path: list[int]) -> PartsOf:
         """Return the states of all mixers after the accepted rows ``path``."""
-        return PartsOf(tuple(mixer.advance(own, part, path) for mixer, own, part in zip(self.mixers, state.parts, rows.parts)))
+        return PartsOf(
+            tuple(
+                mixer.advance(own, part, path)
+                for mixer, own, part in zip(self.mixers, state.parts, rows.parts)
+            )
+        )
 
-    def run(self, x: Tensor, state: PartsOf, before: PartsOf | None, place: RowPositions) -> tuple[Tensor, PartsOf]:
-        """Return the sum of the outputs [n - lo, hidden] of draft rows lo..n, x [n - lo, hidden], and the values of all draft
-        rows."""
+    def run(
+        self, x: Tensor, state: PartsOf, before: PartsOf | None, place: RowPositions
+    ) -> tuple[Tensor, PartsOf]:
+        """Return the sum of the outputs [n - lo, hidden] of draft rows lo..n, x [n - lo, hidden], and the
+        values of all draft rows."""
         earlier = before.parts if before else (None,) * len(self.mixers)
-        outputs, rows = zip(*(mixer.run(x, own, part, place) for mixer, own, part in zip(self.mixers, state.parts, earlier)))
+        outputs, rows = zip(
+            *(mixer.run(x, own, part, place) for mixer, own, part in zip(self.mixers, state.parts, earlier))
+        )
         return torch.stack(outputs).sum(0), PartsOf(rows)
 
     def survival(self, rows: PartsOf) -> list[Tensor]:

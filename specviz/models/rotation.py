@@ -1,9 +1,12 @@
-"""Orthogonal rotation of the residual stream (QuaRot, Ashkboos et al. 2404.00456), for forward passes that quantise it.
+"""Orthogonal rotation of the residual stream (QuaRot, Ashkboos et al. 2404.00456), for forward passes that
+quantise it.
 
-The hidden states of a language model have a few entries far larger than the rest, and quantising a row by its largest entry costs the
-others their precision. A rotation spreads each entry over all of them. With the norm weights folded into the matrices, RMSNorm
-commutes with the rotation, so the whole residual stream can be rotated by changing weights only.
+The hidden states of a language model have a few entries far larger than the rest, and quantising a row by
+its largest entry costs the others their precision. A rotation spreads each entry over all of them. With the
+norm weights folded into the matrices, RMSNorm commutes with the rotation, so the whole residual stream can
+be rotated by changing weights only.
 """
+
 from __future__ import annotations
 
 import math
@@ -16,8 +19,8 @@ SEED = 7  # of the random signs: of 0 to 7 that with the least KL for SmolLM2-13
 
 
 class Basis:
-    """An orthogonal matrix for a given width: random signs (seeded), a Hartley matrix for the odd factor of the width, and a
-    Hadamard matrix for its power of two.
+    """An orthogonal matrix for a given width: random signs (seeded), a Hartley matrix for the odd factor of
+    the width, and a Hadamard matrix for its power of two.
 
     matrix: the product, [width, width], float64.
     """
@@ -25,17 +28,27 @@ class Basis:
     def __init__(self, width: int):
         odd = width // (width & -width)
         turns = (torch.outer(torch.arange(odd), torch.arange(odd)) % odd).double() * (2 * math.pi / odd)
-        self._hartley, self._hadamard = (turns.cos() + turns.sin()) / odd**0.5, torch.ones(1, 1, dtype=torch.float64)
+        self._hartley, self._hadamard = (
+            (turns.cos() + turns.sin()) / odd**0.5,
+            torch.ones(1, 1, dtype=torch.float64),
+        )
         while len(self._hadamard) < width // odd:
-            self._hadamard = torch.kron(self._hadamard, torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64) / 2**0.5)
-        self._signs = torch.randint(0, 2, (width,), generator=torch.Generator().manual_seed(SEED)).double() * 2 - 1
+            self._hadamard = torch.kron(
+                self._hadamard, torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64) / 2**0.5
+            )
+        self._signs = (
+            torch.randint(0, 2, (width,), generator=torch.Generator().manual_seed(SEED)).double() * 2 - 1
+        )
         self.matrix = self._signs[:, None] * torch.kron(self._hartley, self._hadamard)
 
     def rotate(self, weight: Tensor) -> Tensor:
-        """Return weight [rows, width] times the matrix, in the weight's own precision, computed from the two factors."""
+        """Return weight [rows, width] times the matrix, in the weight's own precision, computed from the
+        two factors."""
         weight = weight.contiguous()  # products of a transposed view take seven times as long
         out = torch.empty_like(weight)
-        signs, hadamard, hartley = (part.to(weight.dtype) for part in (self._signs, self._hadamard, self._hartley))
+        signs, hadamard, hartley = (
+            part.to(weight.dtype) for part in (self._signs, self._hadamard, self._hartley)
+        )
         for part, made in zip(weight.split(ROWS), out.split(ROWS)):
             halves = (part * signs).unflatten(1, (len(hartley), -1)) @ hadamard
             torch.matmul(hartley, halves, out=made.view_as(halves))
@@ -43,14 +56,18 @@ class Basis:
 
 
 class Rotate(nn.Module):
-    """nn.Module: multiply states [rows, width] by an orthogonal matrix. Sums are exact, so a row's result does not depend on
-    other rows."""
+    """nn.Module: multiply states [rows, width] by an orthogonal matrix. Sums are exact, so a row's result
+    does not depend on other rows."""
 
     def __init__(self, matrix: Tensor):
         super().__init__()
-        scale = 2.0 ** (28 - math.ceil(math.log2(len(matrix)) / 2))  # entries of 24 bits times these sum to less than 2^53
+        scale = 2.0 ** (
+            28 - math.ceil(math.log2(len(matrix)) / 2)
+        )  # entries of 24 bits times these sum to less than 2^53
         self.matrix = (matrix * scale).round_().div_(scale).contiguous()
-        self.grid = torch.tensor(2.0**29, dtype=torch.float64)  # times the largest entry: added and subtracted, it leaves 24 bits
+        self.grid = torch.tensor(
+            2.0**29, dtype=torch.float64
+        )  # times the largest entry: added and subtracted, it leaves 24 bits
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x [rows, width] times the matrix."""
@@ -60,8 +77,8 @@ class Rotate(nn.Module):
 
 
 class FinalStates(nn.Module):
-    """nn.Module: convert the rotated residual stream [rows, width], normalised without a weight, to the checkpoint's final
-    hidden states. weight: of the final norm."""
+    """nn.Module: convert the rotated residual stream [rows, width], normalised without a weight, to the
+    checkpoint's final hidden states. weight: of the final norm."""
 
     def __init__(self, basis: Basis, weight: Tensor):
         super().__init__()

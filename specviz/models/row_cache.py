@@ -1,5 +1,6 @@
-"""KV cache of a trained draft head for one run: the rows of the text, followed by draft rows (nodes of a draft tree), which
-are dropped after the round."""
+"""KV cache of a trained draft head for one run: the rows of the text, followed by draft rows (nodes of a
+draft tree), which are dropped after the round."""
+
 from __future__ import annotations
 
 import weakref
@@ -21,20 +22,26 @@ STEP = 256  # slots are allocated in multiples of this
 class RowCache:
     """KV cache of one run over shared ``FusedLayers``.
 
-    The first ``count`` slots are the text, row i at position first + i. Draft rows follow and are dropped by the next
-    ``read`` or ``crop``. With static shapes, small numbers of rows run in buckets (static_rows.py); the slots are the
-    same.
+    The first ``count`` slots are the text, row i at position first + i. Draft rows follow and are dropped
+    by the next ``read`` or ``crop``. With static shapes, small numbers of rows run in buckets
+    (static_rows.py); the slots are the same.
     """
 
     def __init__(self, net: FusedLayers):
-        self.net, self.first, self.count = net, 0, 0
+        self.net = net
+        self.first = 0
+        self.count = 0
         self._slots: Tensor | None = None
         self._static: StaticRowBuffer | None = None
-        self._scratch, self._sees = 0, None  # rows of the tree; their attention mask [1 + rows, rows], on the host
+        self._scratch, self._sees = (
+            0,
+            None,
+        )  # rows of the tree; their attention mask [1 + rows, rows], on the host
 
     def kv(self) -> Tensor:
-        """Return keys (rotated, pairs adjacent) and values of the text rows, [layers, 2, kv_heads, count, head_dim]."""
-        return self._buffer(self.count)[:, :, :, :self.count]
+        """Return keys (rotated, pairs adjacent) and values of the text rows, [layers, 2, kv_heads, count,
+        head_dim]."""
+        return self._buffer(self.count)[:, :, :, : self.count]
 
     def crop(self, count: int) -> None:
         """Keep only the first ``count`` rows of the text; drop the draft rows."""
@@ -42,11 +49,13 @@ class RowCache:
 
     def restart(self, first: int) -> None:
         """Drop all rows; the next row read is at position ``first``."""
-        self.first, self.count, self._scratch = first, 0, 0
+        self.first = first
+        self.count = 0
+        self._scratch = 0
 
     def read(self, x: Tensor, passing: int = 0) -> Tensor:
-        """Append text rows x [n, hidden] and return their outputs [n, hidden]. The last ``passing`` rows are computed but
-        not kept."""
+        """Append text rows x [n, hidden] and return their outputs [n, hidden]. The last ``passing`` rows
+        are computed but not kept."""
         out = []
         for part in x.split(STEP):
             n = len(part)
@@ -55,13 +64,15 @@ class RowCache:
         self.count, self._scratch = self.count - passing, 0
         return out[0] if len(out) == 1 else torch.cat(out)
 
-    def branch(self, x: Tensor, parents: Sequence[int] | Tensor, depths: Sequence[int], side: int = 1) -> Tensor:
+    def branch(
+        self, x: Tensor, parents: Sequence[int] | Tensor, depths: Sequence[int], side: int = 1
+    ) -> Tensor:
         """Run draft rows x [n, hidden] after the last text row and return their outputs [n, hidden].
 
-        parents: index of each row's parent among the draft rows of this and earlier calls, -1 for the last text row;
-        depths: 1 for its children. A row attends to the text, its ancestors and itself; groups of ``side`` consecutive
-        rows also attend to each other. For a tree on a device, ``parents`` is instead the attention mask there, [n, draft
-        rows], for this and later calls.
+        parents: index of each row's parent among the draft rows of this and earlier calls, -1 for the last
+        text row; depths: 1 for its children. A row attends to the text, its ancestors and itself; groups of
+        ``side`` consecutive rows also attend to each other. For a tree on a device, ``parents`` is instead
+        the attention mask there, [n, draft rows], for this and later calls.
         """
         n, old = len(x), self._scratch
         if isinstance(parents, Tensor):
@@ -72,22 +83,26 @@ class RowCache:
         return self._run(x, [depth - 1 for depth in depths], new)
 
     def _run(self, x: Tensor, depths: list[int], sees: Tensor, work: Callable[..., Any] | None = None) -> Any:
-        """Run the net (or another function of it) over the last draft rows: depths [n] after the text, sees [n, draft rows]."""
+        """Run the net (or another function of it) over the last draft rows: depths [n] after the text, sees
+        [n, draft rows]."""
         n, draft_rows = sees.shape
         work, buffer = work or self.net.run, self._buffer(self.count + draft_rows, max(depths))
         if self._static is not None and fits_bucket(n, draft_rows):
-            return run_static(self.net, self._static, x, self.first, self.count, depths, sees, work, work.__name__)
+            return run_static(
+                self.net, self._static, x, self.first, self.count, depths, sees, work, work.__name__
+            )
         sees = sees.cpu()  # tensors of varying shape are built on the host
         rotation = self.net.rotations_at([self.first + self.count + depth for depth in depths])
         return work(x, rotation, buffer, self.count + draft_rows - n, self._mask(sees, x))
 
     def _mask(self, sees: Tensor, x: Tensor) -> Tensor | None:
-        """Return the bias added to scores, [group * rows, slots]: all text rows are visible, and the draft rows of ``sees``."""
+        """Return the bias added to scores, [group * rows, slots]: all text rows are visible, and the draft
+        rows of ``sees``."""
         tile = _tile(sees, self.net.group, x.dtype)
         if tile is None or not self.count:
             return tile if tile is None else tile.to(x.device)
         mask = torch.zeros(tile.shape[0], self.count + tile.shape[1], dtype=x.dtype)
-        mask[:, self.count:] = tile
+        mask[:, self.count :] = tile
         return mask.to(x.device)
 
     def _buffer(self, slots: int, ahead: int = 0) -> Tensor:
@@ -110,7 +125,7 @@ class RowCache:
             self._static = new = pool.take_buffer(slots, positions)
             if old is not None:
                 with torch.inference_mode():
-                    new.slots[:, :, :, :self.count] = old.slots[:, :, :, :self.count]
+                    new.slots[:, :, :, : self.count] = old.slots[:, :, :, : self.count]
                 self._gone()
             self._gone = weakref.finalize(self, pool.return_buffer, new)
             return new.slots
@@ -120,22 +135,27 @@ class RowCache:
 # Cached by the tensors they are made from, since tree shapes repeat from round to round.
 @lru_cache(maxsize=512)
 def _grown(before: Tensor | None, parents: tuple[int, ...], side: int) -> tuple[Tensor, Tensor]:
-    """Return the attention mask of a tree extended by rows below ``parents``, [1 + rows, rows], and its new rows. before: the mask so
-    far; row 0 is the root, which has no draft row."""
+    """Return the attention mask of a tree extended by rows below ``parents``, [1 + rows, rows], and its new
+    rows. before: the mask so far; row 0 is the root, which has no draft row."""
     old, n = 0 if before is None else before.shape[1], len(parents)
     sees = torch.zeros(1 + old + n, old + n, dtype=torch.bool)
     if before is not None:
-        sees[:1 + old, :old] = before
-    sees[1 + old:] = sees[[parent + 1 for parent in parents]]
+        sees[: 1 + old, :old] = before
+    sees[1 + old :] = sees[[parent + 1 for parent in parents]]
     own = torch.arange(n) // side
-    sees[1 + old:, old:] |= own == own[:, None]
-    return sees, sees[1 + old:]
+    sees[1 + old :, old:] |= own == own[:, None]
+    return sees, sees[1 + old :]
 
 
 @lru_cache(maxsize=512)
 def _tile(sees: Tensor, group: int, dtype: torch.dtype) -> Tensor | None:
-    """Return the bias for the mask ``sees`` [n, draft rows], repeated for the queries of a group; None if every row sees everything."""
-    return None if bool(sees.all()) else torch.zeros(sees.shape, dtype=dtype).masked_fill_(~sees, -torch.inf).repeat(group, 1)
+    """Return the bias for the mask ``sees`` [n, draft rows], repeated for the queries of a group; None if
+    every row sees everything."""
+    return (
+        None
+        if bool(sees.all())
+        else torch.zeros(sees.shape, dtype=dtype).masked_fill_(~sees, -torch.inf).repeat(group, 1)
+    )
 
 
 @lru_cache(maxsize=64)

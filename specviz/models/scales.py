@@ -1,10 +1,13 @@
-"""Next-scale prediction: a picture grows from one patch to a grid of many, and one forward pass predicts all patches of
-a scale (VAR, 2404.02905; here over pixels, with a codebook of patches per scale instead of a VQ-VAE).
+"""Next-scale prediction: a picture grows from one patch to a grid of many, and one forward pass predicts
+all patches of a scale (VAR, 2404.02905; here over pixels, with a codebook of patches per scale instead of a
+VQ-VAE).
 
-The tokens of a scale are patches of the residual at that scale's resolution; the picture is the sum of all scales, each
-enlarged to full size. The input of a token is the sum of the picture so far at its position, a position embedding, and
-the embeddings of the prompt's words. A row attends to all rows of its own scale and of earlier scales.
+The tokens of a scale are patches of the residual at that scale's resolution; the picture is the sum of all
+scales, each enlarged to full size. The input of a token is the sum of the picture so far at its position, a
+position embedding, and the embeddings of the prompt's words. A row attends to all rows of its own scale and
+of earlier scales.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -33,8 +36,8 @@ def unsupported_reason(config: dict[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales of a picture, coarse to fine. grids: patches per side of each scale; patch: pixels of a patch's side;
-    entries: size of each scale's codebook."""
+    """The scales of a picture, coarse to fine. grids: patches per side of each scale; patch: pixels of a
+    patch's side; entries: size of each scale's codebook."""
 
     grids: tuple[int, ...]
     patch: int
@@ -52,7 +55,8 @@ class Scales:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Index of the first codebook entry of each scale, and the number of all entries: len(grids) + 1 integers."""
+        """Index of the first codebook entry of each scale, and the number of all entries: len(grids) + 1
+        integers."""
         return (0, *accumulate(self.entries))
 
     @property
@@ -65,29 +69,51 @@ class Scales:
         return sum(end <= tokens for end in self.ends[1:])
 
     def mask(self) -> Tensor:
-        """Return which rows a row may attend to, bool [tokens, tokens]: those of its own and of earlier scales."""
+        """Return which rows a row may attend to, bool [tokens, tokens]: those of its own and of earlier
+        scales."""
         scale = torch.cat([torch.full((grid * grid,), i) for i, grid in enumerate(self.grids)])
         return scale[:, None] >= scale[None]
 
     def to_patches(self, maps: Tensor) -> Tensor:
-        """Cut maps [n, 3, grid * patch, grid * patch] into patches [n, grid * grid, patch * patch * 3], in raster order."""
+        """Cut maps [n, 3, grid * patch, grid * patch] into patches [n, grid * grid, patch * patch * 3], in
+        raster order."""
         p, grid = self.patch, maps.shape[-1] // self.patch
-        return maps.unflatten(2, (grid, p)).unflatten(4, (grid, p)).permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
+        return (
+            maps.unflatten(2, (grid, p))
+            .unflatten(4, (grid, p))
+            .permute(0, 2, 4, 3, 5, 1)
+            .flatten(3)
+            .flatten(1, 2)
+        )
 
     def from_patches(self, patches: Tensor) -> Tensor:
         """Join patches to maps; the inverse of ``to_patches``."""
         grid, p = round(patches.shape[1] ** 0.5), self.patch
-        return patches.unflatten(1, (grid, grid)).unflatten(3, (p, p, 3)).permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)
+        return (
+            patches.unflatten(1, (grid, grid))
+            .unflatten(3, (p, p, 3))
+            .permute(0, 5, 1, 3, 2, 4)
+            .flatten(4, 5)
+            .flatten(2, 3)
+        )
 
     def downsample(self, picture: Tensor, scale: int) -> Tensor:
-        """Return pictures [n, 3, side, side] at a scale's resolution (area interpolation), cut into patches."""
+        """Return pictures [n, 3, side, side] at a scale's resolution (area interpolation), cut into
+        patches."""
         size = self.grids[scale] * self.patch
-        return self.to_patches(picture if size == self.side else F.interpolate(picture, size=(size, size), mode="area"))
+        return self.to_patches(
+            picture if size == self.side else F.interpolate(picture, size=(size, size), mode="area")
+        )
 
     def upsample(self, patches: Tensor) -> Tensor:
-        """Return a scale's patches joined and enlarged to the picture's size (bilinear), [n, 3, side, side]."""
+        """Return a scale's patches joined and enlarged to the picture's size (bilinear), [n, 3, side,
+        side]."""
         maps = self.from_patches(patches)
-        return maps if maps.shape[-1] == self.side else F.interpolate(maps, size=(self.side,) * 2, mode="bilinear", align_corners=False)
+        return (
+            maps
+            if maps.shape[-1] == self.side
+            else F.interpolate(maps, size=(self.side,) * 2, mode="bilinear", align_corners=False)
+        )
 
     def blank_pictures(self, count: int = 1) -> Tensor:
         """Return middle-grey pictures, to which no scale was added yet: zeros [count, 3, side, side]."""
@@ -97,9 +123,17 @@ class Scales:
 def scales_of(config: dict[str, Any], name: str) -> Scales:
     """Read the scales from a config.json. Raises ModelError."""
     grids, patch, entries = (config.get(key) for key in ("grids", "patch", "entries"))
-    if (not isinstance(grids, list) or not grids or not isinstance(entries, list) or not isinstance(patch, int)
-            or not all(type(n) is int and n > 0 for n in (*grids, *entries, patch)) or len(grids) != len(entries)
-            or len(grids) > MOST_SCALES or grids != sorted(set(grids)) or grids[-1] * patch > MOST_SIDE):
+    if (
+        not isinstance(grids, list)
+        or not grids
+        or not isinstance(entries, list)
+        or not isinstance(patch, int)
+        or not all(type(n) is int and n > 0 for n in (*grids, *entries, patch))
+        or len(grids) != len(entries)
+        or len(grids) > MOST_SCALES
+        or grids != sorted(set(grids))
+        or grids[-1] * patch > MOST_SIDE
+    ):
         raise ModelError(f"config.json of {name} gives scales that do not fit together", "config.sizes")
     return Scales(tuple(grids), patch, tuple(entries))
 
@@ -113,11 +147,14 @@ class ScaleLayer(nn.Module):
         self.attention_norm, self.mlp_norm = (nn.LayerNorm(hidden, bias=False) for _ in range(2))
         self.q_norm, self.k_norm = (nn.LayerNorm(hidden // heads, bias=False) for _ in range(2))
         self.qkv, self.out = nn.Linear(hidden, 3 * hidden, bias=False), nn.Linear(hidden, hidden, bias=False)
-        self.gate_up, self.down = nn.Linear(hidden, 2 * inner, bias=False), nn.Linear(inner, hidden, bias=False)
+        self.gate_up, self.down = (
+            nn.Linear(hidden, 2 * inner, bias=False),
+            nn.Linear(inner, hidden, bias=False),
+        )
 
     def forward(self, x: Tensor, past: KV | None, mask: Tensor | None) -> tuple[Tensor, KV]:
-        """Return (output [batch, rows, hidden]; keys and values of past and these rows). mask: bool [rows, past + rows],
-        True where a row may attend; None: everywhere."""
+        """Return (output [batch, rows, hidden]; keys and values of past and these rows). mask: bool [rows,
+        past + rows], True where a row may attend; None: everywhere."""
         q, k, v = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         q, k = self.q_norm(q.float()).type_as(v), self.k_norm(k.float()).type_as(v)
         kv = (k, v) if past is None else (torch.cat([past[0], k], 2), torch.cat([past[1], v], 2))
@@ -130,9 +167,9 @@ class ScaleLayer(nn.Module):
 
 
 class ScaleNet(nn.Module):
-    """The next-scale network, an nn.Module. words: token ids below this are words of the prompt, whose embeddings are summed
-    regardless of their order; the ids above are codebook entries of all scales. codes [entries, patch values]: the
-    codebook."""
+    """The next-scale network, an nn.Module. words: token ids below this are words of the prompt, whose
+    embeddings are summed regardless of their order; the ids above are codebook entries of all scales. codes
+    [entries, patch values]: the codebook."""
 
     def __init__(self, config: dict[str, Any], name: str = "the model"):
         super().__init__()
@@ -140,30 +177,35 @@ class ScaleNet(nn.Module):
         self.words, entries = config["vocab_size"] - sum(self.scales.entries), sum(self.scales.entries)
         if self.words < 1 or hidden % config["num_attention_heads"]:
             raise ModelError(f"config.json of {name} gives sizes that do not fit together", "config.sizes")
-        width = 3 * self.scales.patch ** 2
-        self.embed_words, self.embed_places = nn.Embedding(self.words, hidden), nn.Embedding(self.scales.tokens, hidden)
+        width = 3 * self.scales.patch**2
+        self.embed_words, self.embed_places = (
+            nn.Embedding(self.words, hidden),
+            nn.Embedding(self.scales.tokens, hidden),
+        )
         self.patch_in = nn.Linear(width, hidden, bias=False)
-        layers = (ScaleLayer(hidden, config["num_attention_heads"], config["intermediate_size"])
-                  for _ in range(config["num_hidden_layers"]))
+        layers = (
+            ScaleLayer(hidden, config["num_attention_heads"], config["intermediate_size"])
+            for _ in range(config["num_hidden_layers"])
+        )
         self.layers, self.norm = nn.ModuleList(layers), nn.LayerNorm(hidden, bias=False)
         self.lm_head = nn.Linear(hidden, entries, bias=False)
         self.register_buffer("codes", torch.zeros(entries, width))
         self.codes: Tensor
 
     def rows(self, condition: Tensor, inputs: Tensor, first: int = 0) -> Tensor:
-        """Return the input rows of the first layer, [batch, rows, hidden]. condition [batch, hidden]: from the prompt;
-        inputs [batch, rows, patch values] for positions from ``first`` on."""
-        places = self.embed_places.weight[first:first + inputs.shape[1]]
+        """Return the input rows of the first layer, [batch, rows, hidden]. condition [batch, hidden]: from
+        the prompt; inputs [batch, rows, patch values] for positions from ``first`` on."""
+        places = self.embed_places.weight[first : first + inputs.shape[1]]
         return self.patch_in(inputs / HALF) + places + condition[:, None]
 
     def condition(self, words: Tensor) -> Tensor:
-        """Return the sum of the prompt's word embeddings, [batch, hidden]. words [batch, number of words]: how often each
-        word occurs."""
+        """Return the sum of the prompt's word embeddings, [batch, hidden]. words [batch, number of words]:
+        how often each word occurs."""
         return words @ self.embed_words.weight
 
     def forward(self, condition: Tensor, inputs: Tensor, mask: Tensor) -> Tensor:
-        """Training: return the final hidden states [batch, tokens, hidden] of all rows. inputs [batch, tokens, patch
-        values]."""
+        """Training: return the final hidden states [batch, tokens, hidden] of all rows. inputs [batch,
+        tokens, patch values]."""
         x = self.rows(condition, inputs)
         for layer in self.layers:
             x, _ = layer(x, None, mask)
@@ -171,11 +213,12 @@ class ScaleNet(nn.Module):
 
     def logits(self, states: Tensor, scale: int) -> Tensor:
         """Return the logits [..., entries of the scale] over a scale's codebook."""
-        lo, hi = self.scales.starts[scale:scale + 2]
+        lo, hi = self.scales.starts[scale : scale + 2]
         return F.linear(states, self.lm_head.weight[lo:hi])
 
     def inputs(self, picture: Tensor, scale: int) -> Tensor:
-        """Return the inputs of a scale's rows, [n, rows, patch values], given the picture so far [n, 3, side, side]."""
+        """Return the inputs of a scale's rows, [n, rows, patch values], given the picture so far [n, 3,
+        side, side]."""
         return self.scales.downsample(picture, scale)
 
     def add_scale(self, picture: Tensor, entries: Tensor) -> Tensor:
@@ -184,8 +227,8 @@ class ScaleNet(nn.Module):
 
 
 class ScaleModel:
-    """Weights of a folder with a next-scale network, for any number of runs, in float32. Raises ModelError for a checkpoint
-    that cannot be used."""
+    """Weights of a folder with a next-scale network, for any number of runs, in float32. Raises ModelError
+    for a checkpoint that cannot be used."""
 
     forward = "scale by scale"
 
@@ -193,18 +236,37 @@ class ScaleModel:
         folder = Path(folder)
         config = read_json(folder, "config.json")
         check_config(config, folder.name)
-        missing = [key for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
-                   if key not in config]
+        missing = [
+            key
+            for key in (
+                "hidden_size",
+                "num_hidden_layers",
+                "num_attention_heads",
+                "intermediate_size",
+                "vocab_size",
+            )
+            if key not in config
+        ]
         if unsupported_reason(config) or missing:
-            raise ModelError(f"{folder.name}: {unsupported_reason(config) or f'config.json gives no {missing[0]}'}", "config.lacks")
-        self.folder, self.name, self.device, self.dtype = folder, folder.name, torch.device(device), torch.float32
+            raise ModelError(
+                f"{folder.name}: {unsupported_reason(config) or f'config.json gives no {missing[0]}'}",
+                "config.lacks",
+            )
+        self.folder = folder
+        self.name = folder.name
+        self.device = torch.device(device)
+        self.dtype = torch.float32
         weights = Weights(folder, self.device, self.dtype)
         check_weights(config, weights, folder.name, self.dtype.itemsize, self.device)
         self.net = ScaleNet(config, folder.name)
-        self.net.load_state_dict({name: weights.get(name, *tensor.shape) for name, tensor in self.net.state_dict().items()})
+        self.net.load_state_dict(
+            {name: weights.get(name, *tensor.shape) for name, tensor in self.net.state_dict().items()}
+        )
         weights.check_all_read()
         self.net.requires_grad_(False).eval().to(self.device)
         self.scales, self.words = self.net.scales, self.net.words
-        self.hidden, self.layers, self.vocab = config["hidden_size"], config["num_hidden_layers"], config["vocab_size"]
+        self.hidden = config["hidden_size"]
+        self.layers = config["num_hidden_layers"]
+        self.vocab = config["vocab_size"]
         self.context = config.get("max_position_embeddings", 64) + self.scales.tokens
         self.parameters = weights.count - self.net.codes.numel()

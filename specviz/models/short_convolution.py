@@ -1,4 +1,6 @@
-"""LFM2's gated short convolution as a Mixer over the rows of a draft tree: its state is the last inputs of the convolution."""
+"""LFM2's gated short convolution as a Mixer over the rows of a draft tree: its state is the last inputs of
+the convolution."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -13,13 +15,15 @@ from .weights import Weights
 
 @dataclass(frozen=True)
 class ConvolutionRows(TreeRows):
-    """Inputs of the convolution, [rows, hidden]: of the last kernel - 1 committed tokens, or of draft rows."""
+    """Inputs of the convolution, [rows, hidden]: of the last kernel - 1 committed tokens, or of draft
+    rows."""
 
     raw: Tensor
 
 
 class ShortConvolutionMixer(Mixer):
-    """A gated short convolution as a Mixer (tree_rows.py), with the weights under the ``prefix`` ("...conv."): in_proj [3
+    """A gated short convolution as a Mixer (tree_rows.py), with the weights under the ``prefix``
+    ("...conv."): in_proj [3
     * hidden, hidden], conv [hidden, kernel], out_proj [hidden, hidden]."""
 
     def __init__(self, weights: Weights, prefix: str, hidden: int, kernel: int):
@@ -37,11 +41,13 @@ class ShortConvolutionMixer(Mixer):
 
     def advance(self, state: ConvolutionRows, rows: ConvolutionRows, path: list[int]) -> ConvolutionRows:
         """Return the state after the accepted rows ``path``."""
-        return ConvolutionRows(torch.cat([state.raw, rows.raw[path]])[len(path):])
+        return ConvolutionRows(torch.cat([state.raw, rows.raw[path]])[len(path) :])
 
-    def run(self, x: Tensor, state: ConvolutionRows, before: ConvolutionRows | None, place: RowPositions) -> tuple[Tensor, ConvolutionRows]:
-        """Return the outputs [n - lo, hidden] of draft rows lo..n, x [n - lo, hidden], and the convolution's inputs of all
-        draft rows."""
+    def run(
+        self, x: Tensor, state: ConvolutionRows, before: ConvolutionRows | None, place: RowPositions
+    ) -> tuple[Tensor, ConvolutionRows]:
+        """Return the outputs [n - lo, hidden] of draft rows lo..n, x [n - lo, hidden], and the
+        convolution's inputs of all draft rows."""
         enter, leave, value = F.linear(x, self.in_proj, self.in_bias).chunk(3, -1)
         rows = ConvolutionRows(enter * value).after(before)
         window = torch.cat([state.raw, rows.raw])[place.taps_of(self.kernel)]  # [n - lo, kernel, hidden]

@@ -1,10 +1,12 @@
 """What a layer with a recurrent state (a mixer) needs to run over the rows of a draft tree.
 
-A mixer (attention_mixer.py, mamba2.py, linear_attention.py, short_convolution.py, parallel_mixer.py) has four methods. ``new_state()``
-returns its state before any text. ``run(x, state, before, place)`` returns its outputs for draft rows lo..n and values of
-these rows that the state needs; it reads the state and never writes it. ``advance(state, rows, path)`` returns the state
-after the rows of an accepted path. ``survival(rows)`` says how much of the committed state each row still reads.
+A mixer (attention_mixer.py, mamba2.py, linear_attention.py, short_convolution.py, parallel_mixer.py) has
+four methods. ``new_state()`` returns its state before any text. ``run(x, state, before, place)`` returns
+its outputs for draft rows lo..n and values of these rows that the state needs; it reads the state and never
+writes it. ``advance(state, rows, path)`` returns the state after the rows of an accepted path.
+``survival(rows)`` says how much of the committed state each row still reads.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -17,9 +19,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class RowPositions:
-    """Positions of draft rows lo..n, and what each of them sees. past: number of committed tokens; depths [n]: of all draft
-    rows, 0 for the root; sees [n - lo, n], bool: each row's ancestors and itself; taps [n - lo, kernel]: indices of each
-    row's convolution inputs, itself last, over ``kernel - 1`` committed rows followed by all draft rows."""
+    """Positions of draft rows lo..n, and what each of them sees. past: number of committed tokens; depths
+    [n]: of all draft rows, 0 for the root; sees [n - lo, n], bool: each row's ancestors and itself; taps [n
+    - lo, kernel]: indices of each row's convolution inputs, itself last, over ``kernel - 1`` committed rows
+    followed by all draft rows."""
 
     past: int
     depths: Tensor
@@ -29,11 +32,11 @@ class RowPositions:
     @property
     def new_depths(self) -> Tensor:
         """Depths [n - lo] of the rows of this pass."""
-        return self.depths[len(self.depths) - len(self.sees):]
+        return self.depths[len(self.depths) - len(self.sees) :]
 
     def taps_of(self, kernel: int) -> Tensor:
-        """Return the indices of each row's inputs for a shorter convolution, [n - lo, kernel], over ``kernel - 1`` committed
-        rows followed by all draft rows."""
+        """Return the indices of each row's inputs for a shorter convolution, [n - lo, kernel], over
+        ``kernel - 1`` committed rows followed by all draft rows."""
         longer = self.taps.shape[1] - kernel
         return self.taps[:, longer:] - longer
 
@@ -65,8 +68,9 @@ def tensors_of(state: Any) -> Iterator[Tensor]:
 
 
 class Mixer(Protocol):
-    """Protocol of the part of a layer that mixes positions (attention, Mamba-2, convolution), with a state. kernel: number
-    of inputs of a row's convolution, 1 without one. The methods are described at the top of this module."""
+    """Protocol of the part of a layer that mixes positions (attention, Mamba-2, convolution), with a state.
+    kernel: number of inputs of a row's convolution, 1 without one. The methods are described at the top of
+    this module."""
 
     kernel: int
 
@@ -86,6 +90,7 @@ class Mixer(Protocol):
         ...
 
     def survival(self, rows: Any) -> list[Tensor]:
-        """Return a list of one tensor [rows] if the state decays: the share of the committed state that each row's decay leaves,
-        averaged over heads; an empty list otherwise. A mixer of several gives one for each that decays."""
+        """Return a list of one tensor [rows] if the state decays: the share of the committed state that
+        each row's decay leaves, averaged over heads; an empty list otherwise. A mixer of several gives one
+        for each that decays."""
         return []

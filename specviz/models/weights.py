@@ -1,8 +1,9 @@
-"""Read a checkpoint folder without transformers: config.json, and weights from safetensors (whole or in shards) or a GGUF
-file.
+"""Read a checkpoint folder without transformers: config.json, and weights from safetensors (whole or in
+shards) or a GGUF file.
 
 A checkpoint that cannot be used raises ModelError before anything is run on it.
 """
+
 from __future__ import annotations
 
 import json
@@ -22,7 +23,9 @@ from .errors import ModelError
 from .gguf_names import GGUFTensors
 from .gguf_reader import GGUFFile, gguf_weights
 
-DERIVED = re.compile(r"(rotary_emb\.inv_freq|attn\.(masked_)?bias|attention\.(masked_)?bias|position_ids)$")  # stored, computed anyway
+DERIVED = re.compile(
+    r"(rotary_emb\.inv_freq|attn\.(masked_)?bias|attention\.(masked_)?bias|position_ids)$"
+)  # stored, computed anyway
 WHOLE = "model.safetensors"  # file of all tensors
 INDEX = "model.safetensors.index.json"  # file that names the shard of each tensor
 
@@ -47,8 +50,9 @@ Part = TypeVar("Part")
 
 
 def read_ahead(read: Callable[[Item], Part], items: Iterable[Item]) -> Iterator[Part]:
-    """Yield read(item) for each item, in order. The next is read in a second thread while the caller uses one, so at most two are
-    held. An error of ``read`` is raised where its result would be yielded."""
+    """Yield read(item) for each item, in order. The next is read in a second thread while the caller uses
+    one, so at most two are held. An error of ``read`` is raised where its result would be yielded."""
+
     def read_one(item: Item) -> Part:
         with torch.inference_mode():  # which a thread has for itself
             return read(item)
@@ -66,14 +70,21 @@ def read_ahead(read: Callable[[Item], Part], items: Iterable[Item]) -> Iterator[
 class Weights:
     """The tensors of a checkpoint folder, read on demand; ``count`` is the number of values read so far.
 
-    Files: model.safetensors, or the shards of model.safetensors.index.json, or else one GGUF file, whole or in parts.
+    Files: model.safetensors, or the shards of model.safetensors.index.json, or else one GGUF file, whole or
+    in parts.
     """
 
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype):
-        self._folder, self._device, self._dtype = folder, device, dtype
+        self._folder = folder
+        self._device = device
+        self._dtype = dtype
         self._gguf = self._find_gguf()
         where = self._index() if self._gguf is None else dict.fromkeys(self._gguf.names, self._gguf.file.name)
-        self._scales = {name: shard for name, shard in where.items() if name.endswith(mx.SCALE) and name.removesuffix(mx.SCALE) in where}
+        self._scales = {
+            name: shard
+            for name, shard in where.items()
+            if name.endswith(mx.SCALE) and name.removesuffix(mx.SCALE) in where
+        }
         self._where = {name: shard for name, shard in where.items() if name not in self._scales}
         self._open: dict[str, Any] = {}
         self._read: set[str] = set()
@@ -91,9 +102,13 @@ class Weights:
                 raise ModelError(f"{INDEX} of {self._folder.name} has no weight_map", "checkpoint.index")
             missing = sorted({shard for shard in where.values() if not (self._folder / shard).is_file()})
             if missing:
-                raise ModelError(f"{self._folder.name} lacks the shard {', '.join(missing)}", "checkpoint.lacks_shard")
+                raise ModelError(
+                    f"{self._folder.name} lacks the shard {', '.join(missing)}", "checkpoint.lacks_shard"
+                )
             if any(Path(shard).name != shard for shard in where.values()):
-                raise ModelError(f"the index of {self._folder.name} points outside its folder", "checkpoint.outside")
+                raise ModelError(
+                    f"the index of {self._folder.name} points outside its folder", "checkpoint.outside"
+                )
             return where
         if not (self._folder / WHOLE).is_file():
             raise ModelError(f"{self._folder.name} has no {WHOLE}", "checkpoint.missing")
@@ -103,21 +118,28 @@ class Weights:
         try:
             return safe_open(self._folder / shard, framework="pt")
         except (SafetensorError, OSError) as error:
-            raise ModelError(f"{shard} of {self._folder.name} is cut short or is not safetensors ({error})",
-                             "checkpoint.cut_short") from None
+            raise ModelError(
+                f"{shard} of {self._folder.name} is cut short or is not safetensors ({error})",
+                "checkpoint.cut_short",
+            ) from None
 
     def headers(self) -> dict[str, dict[str, Any]]:
-        """Return name -> {dtype, shape, data_offsets} of all tensors, without reading them. Tensors of a GGUF file, and
-        those in MXINT8, count as decoded to F32."""
+        """Return name -> {dtype, shape, data_offsets} of all tensors, without reading them. Tensors of a
+        GGUF file, and those in MXINT8, count as decoded to F32."""
         found: dict[str, dict[str, Any]] = {}
         if self._gguf is not None:
-            return {name: {"dtype": "F32", "shape": list(shape), "data_offsets": [0, 4 * prod(shape)]}
-                    for name in self._where for shape in [self._gguf.shape(name)]}
+            return {
+                name: {"dtype": "F32", "shape": list(shape), "data_offsets": [0, 4 * prod(shape)]}
+                for name in self._where
+                for shape in [self._gguf.shape(name)]
+            }
         for shard in sorted(set(self._where.values())):
             self._file(shard)  # safetensors checks the header; what follows only repeats it
             with (self._folder / shard).open("rb") as file:
                 found |= json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        decoded = {name: {**one, "dtype": "F32"} for name, one in found.items() if name + mx.SCALE in self._scales}
+        decoded = {
+            name: {**one, "dtype": "F32"} for name, one in found.items() if name + mx.SCALE in self._scales
+        }
         return {name: decoded.get(name, one) for name, one in found.items() if name in self._where}
 
     @property
@@ -126,29 +148,38 @@ class Weights:
         return frozenset(self._where)
 
     def check_all_read(self) -> None:
-        """Raise ModelError if the files hold a weight that was not read: the model that was trained may have used it."""
+        """Raise ModelError if the files hold a weight that was not read: the model that was trained may
+        have used it."""
         unread = sorted(name for name in self.names - self._read if not DERIVED.search(name))
         if unread:
-            raise ModelError(f"{self._folder.name} holds the weight {unread[0][:120]}, which this forward does not read",
-                             "checkpoint.unread_weight")
+            raise ModelError(
+                f"{self._folder.name} holds the weight {unread[0][:120]}, which this forward does not read",
+                "checkpoint.unread_weight",
+            )
 
     def __contains__(self, name: str) -> bool:
         return name in self._where
 
     def get(self, name: str, *shape: int) -> Tensor:
-        """Return the tensor on the device and in the working data type. Raises ModelError if it is missing, has another
-        shape, or holds values that are not finite."""
+        """Return the tensor on the device and in the working data type. Raises ModelError if it is missing,
+        has another shape, or holds values that are not finite."""
         if name not in self._where:
             raise ModelError(f"{self._folder.name} lacks the weight {name}", "checkpoint.lacks_weight")
         self._read.add(name)
         tensor = self._stored(self._where[name], name)
         if tuple(tensor.shape) != shape:
-            raise ModelError(f"{name} of {self._folder.name} has shape {tuple(tensor.shape)}; its config says {shape}",
-                             "checkpoint.shape")
+            raise ModelError(
+                f"{name} of {self._folder.name} has shape {tuple(tensor.shape)}; its config says {shape}",
+                "checkpoint.shape",
+            )
         tensor = self._dequantise(name, tensor).to(self._device, self._dtype)
         self.count += tensor.numel()
-        if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):  # the sum alone is three times as fast
-            raise ModelError(f"{name} of {self._folder.name} holds values that are not numbers", "checkpoint.not_numbers")
+        if not bool(torch.isfinite(tensor.sum())) and not bool(
+            torch.isfinite(tensor).all()
+        ):  # the sum alone is three times as fast
+            raise ModelError(
+                f"{name} of {self._folder.name} holds values that are not numbers", "checkpoint.not_numbers"
+            )
         return tensor
 
     def _stored(self, shard: str, name: str) -> Tensor:
@@ -159,8 +190,10 @@ class Weights:
         try:
             return self._open[shard].get_tensor(name)
         except SafetensorError:
-            raise ModelError(f"{shard} of {self._folder.name} lacks the weight {name} that its index names",
-                             "checkpoint.lacks_indexed") from None
+            raise ModelError(
+                f"{shard} of {self._folder.name} lacks the weight {name} that its index names",
+                "checkpoint.lacks_indexed",
+            ) from None
 
     def _dequantise(self, name: str, tensor: Tensor) -> Tensor:
         """Return the values of a tensor stored as int8 with scales (mx.py); any other tensor unchanged."""
@@ -169,8 +202,11 @@ class Weights:
         scales = self._stored(self._scales[name + mx.SCALE], name + mx.SCALE)
         blocks = (*tensor.shape[:-1], -(-tensor.shape[-1] // mx.BLOCK)) if tensor.dim() else ()
         if (tensor.dtype, scales.dtype) != (torch.int8, torch.uint8) or tuple(scales.shape) != blocks:
-            raise ModelError(f"{name} of {self._folder.name} is stored with scales, and together they are not weights in the MXINT8 "
-                             "format that is read here", "checkpoint.scales")
+            raise ModelError(
+                f"{name} of {self._folder.name} is stored with scales, and together they are not weights in the MXINT8 "
+                "format that is read here",
+                "checkpoint.scales",
+            )
         return mx.dequantise_mxint8(tensor, scales)
 
     def get_optional(self, name: str, *shape: int) -> Tensor | None:
@@ -179,8 +215,8 @@ class Weights:
 
 
 class ScaledWeights:
-    """Weights of which some are multiplied by constants when they are read, so that a forward pass need not multiply (muP
-    multipliers).
+    """Weights of which some are multiplied by constants when they are read, so that a forward pass need not
+    multiply (muP multipliers).
 
     factors: by tensor name, a number, or one number per row [rows].
     """

@@ -1,9 +1,11 @@
 """Elementwise functions whose result for an element does not depend on its position in the tensor.
 
-torch computes exp2, SiLU and complex products with vector instructions, and the rest at the end of a chunk with scalar
-code that may round differently. Chunks depend on the length of the tensor and, from 32,768 elements on, on the number of
-threads. Here a chunk is either padded to whole vectors or always ends at the same element of a row.
+torch computes exp2, SiLU and complex products with vector instructions, and the rest at the end of a chunk
+with scalar code that may round differently. Chunks depend on the length of the tensor and, from 32,768
+elements on, on the number of threads. Here a chunk is either padded to whole vectors or always ends at the
+same element of a row.
 """
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -13,8 +15,8 @@ PIECE = 2**14  # elements of a piece: fewer than torch divides among threads
 
 
 def exp2_(flat: Tensor, piece: int = PIECE) -> Tensor:
-    """Apply exp2 in place to a contiguous 1-D tensor whose length is a multiple of VECTORS, ``piece`` elements at a time;
-    return it."""
+    """Apply exp2 in place to a contiguous 1-D tensor whose length is a multiple of VECTORS, ``piece``
+    elements at a time; return it."""
     if flat.device.type != "cpu" or flat.shape[0] <= piece:
         return flat.exp2_()
     for part in flat.split(piece):
@@ -31,9 +33,11 @@ def silu(x: Tensor, piece: int = PIECE) -> Tensor:
 
 
 def rotate_(x: Tensor, rotation: Tensor, piece: int = PIECE) -> None:
-    """Multiply pairs of x [rows, heads, head_dim] in place by the complex rotation [rows, 1, head_dim / 2], a few rows at a
-    time."""
-    n, heads, width = x.shape[0], x.shape[1], x.shape[2]
+    """Multiply pairs of x [rows, heads, head_dim] in place by the complex rotation [rows, 1, head_dim / 2],
+    a few rows at a time."""
+    n = x.shape[0]
+    heads = x.shape[1]
+    width = x.shape[2]
     pairs = torch.view_as_complex(x.view(n, heads, width // 2, 2))
     rows = max(1, piece // (heads * width // 2))
     if x.device.type != "cpu" or n <= rows:

@@ -1,7 +1,8 @@
 """Notebooks: the live board and a table of methods, without a server.
 
-    from specviz import watch, compare
+from specviz import watch, compare
 """
+
 from .. import lazy_names
 
 _WHERE = {"Board": "board", "compare": "table", "watch": "board"}

@@ -1,5 +1,6 @@
-"""``watch``: the live board in a notebook. The viewer of the page runs in a sandboxed frame (HTML in ``srcdoc``), so no server is
-needed and a saved notebook still plays the run."""
+"""``watch``: the live board in a notebook. The viewer of the page runs in a sandboxed frame (HTML in
+``srcdoc``), so no server is needed and a saved notebook still plays the run."""
+
 from __future__ import annotations
 
 import time
@@ -36,13 +37,20 @@ class Board:
         self.trace.save(path)
 
 
-def watch(prompt: str | list[dict[str, str]], methods: str | Sequence[str] = ("speculative",), *, plain: bool = True, live: bool = True,
-          height: int = HEIGHT, **options: Any) -> Board:
+def watch(
+    prompt: str | list[dict[str, str]],
+    methods: str | Sequence[str] = ("speculative",),
+    *,
+    plain: bool = True,
+    live: bool = True,
+    height: int = HEIGHT,
+    **options: Any,
+) -> Board:
     """Run methods side by side and show the board, in a notebook while they run.
 
-    plain: add plain decoding as the last lane; live: update the board during the run; height: in pixels. options: target,
-    draft, device, max_new_tokens, temperature, top_k, top_p, seed, knobs {method: {knob: value}}, repeats, request {field:
-    value} (docs/requests.md). Raises SessionError or ZooError."""
+    plain: add plain decoding as the last lane; live: update the board during the run; height: in pixels.
+    options: target, draft, device, max_new_tokens, temperature, top_k, top_p, seed, knobs {method: {knob:
+    value}}, repeats, request {field: value} (docs/requests.md). Raises SessionError or ZooError."""
     records: Records = []
     screen = _Screen(height) if live and _cell() is not None else None
     for new in run_lanes(prompt, method_keys(methods, plain), **options):

@@ -1,4 +1,5 @@
 """Policies: how much to draft."""
+
 from .bandit import Bandit, Exp3, Ucb
 from .batch_budget import BatchTokenBudget
 from .batch_lengths import BatchDraftLength, RaggedDraftLengths
@@ -8,5 +9,20 @@ from .goodput import Goodput
 from .learned import Classified, PredictedAcceptance, PredictedLength
 from .stopping import Confidence, Entropy, Heuristic
 
-__all__ = ["Bandit", "BatchDraftLength", "BatchTokenBudget", "Classified", "Confidence", "CostRatio", "Entropy", "Exp3", "Fixed", "Goodput",
-           "Heuristic", "PredictedAcceptance", "PredictedLength", "RaggedDraftLengths", "Ucb"]
+__all__ = [
+    "Bandit",
+    "BatchDraftLength",
+    "BatchTokenBudget",
+    "Classified",
+    "Confidence",
+    "CostRatio",
+    "Entropy",
+    "Exp3",
+    "Fixed",
+    "Goodput",
+    "Heuristic",
+    "PredictedAcceptance",
+    "PredictedLength",
+    "RaggedDraftLengths",
+    "Ucb",
+]

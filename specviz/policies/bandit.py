@@ -1,8 +1,10 @@
 """Choose the drafting configuration with a multi-armed bandit: BanditSpec (Hou et al. 2505.15141).
 
-The candidate is chosen before the round, from earlier rounds only, so the output stays exact. The reward of a round is its tokens per
-second, relative to the best round so far, or its number of tokens, which is what the paper's theory uses.
+The candidate is chosen before the round, from earlier rounds only, so the output stays exact. The reward of
+a round is its tokens per second, relative to the best round so far, or its number of tokens, which is what
+the paper's theory uses.
 """
+
 from __future__ import annotations
 
 import math
@@ -18,23 +20,31 @@ TOKENS = "tokens"  # reward: tokens per round
 
 
 class Bandit(Policy):
-    """Base class of policies that choose the budget with a multi-armed bandit. A subclass implements ``choose``, and ``learn`` if it
-    needs the rewards.
+    """Base class of policies that choose the budget with a multi-armed bandit. A subclass implements
+    ``choose``, and ``learn`` if it needs the rewards.
 
-    candidates: the budgets to choose from, the bandit's arms; names: their display names; reward: "speed" (tokens per second
-    relative to the best round so far) or "tokens" ((tokens - 1) / L, with L the longest draft of any candidate). Rewards are in
-    [0, 1].
+    candidates: the budgets to choose from, the bandit's arms; names: their display names; reward: "speed"
+    (tokens per second relative to the best round so far) or "tokens" ((tokens - 1) / L, with L the longest
+    draft of any candidate). Rewards are in [0, 1].
     """
 
     def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
         self.candidates = tuple(replace(budget, candidate=i) for i, budget in enumerate(candidates))
-        self.names, self.gammas, self.reward = tuple(names), tuple(budget.gamma for budget in self.candidates), reward
-        self.pulls, self.mean_earned, self.best_earned = [0] * len(self.candidates), [0.0] * len(self.candidates), 0.0
+        self.names, self.gammas, self.reward = (
+            tuple(names),
+            tuple(budget.gamma for budget in self.candidates),
+            reward,
+        )
+        self.pulls, self.mean_earned, self.best_earned = (
+            [0] * len(self.candidates),
+            [0.0] * len(self.candidates),
+            0.0,
+        )
 
     @property
     def means(self) -> list[float]:
-        """Mean reward of each candidate, in [0, 1]. ``mean_earned`` holds tokens per second (or per round) instead, because a faster
-        round rescales all earlier rewards."""
+        """Mean reward of each candidate, in [0, 1]. ``mean_earned`` holds tokens per second (or per round)
+        instead, because a faster round rescales all earlier rewards."""
         return [self._worth(earned) for earned in self.mean_earned]
 
     def _worth(self, earned: float) -> float:
@@ -45,7 +55,9 @@ class Bandit(Policy):
     def plan(self, state: State) -> Budget:
         arm = self.choose(state)
         names = {"names": list(self.names)} if self.names else {}
-        state.note("arms", arm=arm, gammas=list(self.gammas), pulls=list(self.pulls), means=self.means, **names)
+        state.note(
+            "arms", arm=arm, gammas=list(self.gammas), pulls=list(self.pulls), means=self.means, **names
+        )
         return self.candidates[arm]
 
     def observe(self, outcome: Outcome) -> None:
@@ -65,17 +77,26 @@ class Bandit(Policy):
 
 
 class Ucb(Bandit):
-    """UCBSpec (BanditSpec, Hou et al. 2505.15141): use every candidate twice (once with the paper's radius), then always the one
-    with the largest upper confidence bound, mean reward + radius.
+    """UCBSpec (BanditSpec, Hou et al. 2505.15141): use every candidate twice (once with the paper's
+    radius), then always the one with the largest upper confidence bound, mean reward + radius.
 
-    radius: "narrow": sqrt(explore * ln t / pulls) on rewards in [0, 1]; "paper": the published radius with confidence ``delta``;
-    "code": as in the authors' program, sqrt(6 ln t / pulls) on raw tokens per second.
+    radius: "narrow": sqrt(explore * ln t / pulls) on rewards in [0, 1]; "paper": the published radius with
+    confidence ``delta``; "code": as in the authors' program, sqrt(6 ln t / pulls) on raw tokens per second.
     """
 
-    def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED, radius: str = "narrow",
-                 explore: float = 0.05, delta: float = 0.1):
+    def __init__(
+        self,
+        candidates: Sequence[Budget],
+        names: Sequence[str] = (),
+        reward: str = SPEED,
+        radius: str = "narrow",
+        explore: float = 0.05,
+        delta: float = 0.1,
+    ):
         super().__init__(candidates, names, reward)
-        self.radius, self.explore, self.delta = RADII[radius], explore, delta
+        self.radius = RADII[radius]
+        self.explore = explore
+        self.delta = delta
         self.tries, self.scaled = 1 if radius == "paper" else 2, radius != "code"
 
     def choose(self, state: State) -> int:
@@ -83,16 +104,26 @@ class Ucb(Bandit):
         if self.pulls[rarest] < self.tries:
             return rarest
         worth = self.means if self.scaled else self.mean_earned
-        return max(range(len(self.candidates)), key=lambda arm: worth[arm] + self.radius(self, self.pulls[arm]))
+        return max(
+            range(len(self.candidates)), key=lambda arm: worth[arm] + self.radius(self, self.pulls[arm])
+        )
 
     def narrow_radius(self, pulls: int) -> float:
         """Return sqrt(explore * ln t / pulls), with t the rounds so far."""
         return math.sqrt(self.explore * math.log(sum(self.pulls)) / pulls)
 
     def paper_radius(self, pulls: int) -> float:
-        """Return the paper's radius: the self-normalised bound at round t with K candidates, times 1/2 because rewards lie in [0, 1]."""
+        """Return the paper's radius: the self-normalised bound at round t with K candidates, times 1/2
+        because rewards lie in [0, 1]."""
         t, candidates = sum(self.pulls) + 1, len(self.candidates)
-        return math.sqrt((1 + pulls) / pulls**2 * (1 + 2 * math.log(candidates * t**2 * math.sqrt(1 + pulls) / self.delta))) / 2
+        return (
+            math.sqrt(
+                (1 + pulls)
+                / pulls**2
+                * (1 + 2 * math.log(candidates * t**2 * math.sqrt(1 + pulls) / self.delta))
+            )
+            / 2
+        )
 
     def authors_code_radius(self, pulls: int) -> float:
         """Return sqrt(6 ln t / pulls), as in the authors' program, with t the rounds so far."""
@@ -103,8 +134,9 @@ RADII = {"narrow": Ucb.narrow_radius, "paper": Ucb.paper_radius, "code": Ucb.aut
 
 
 class Exp3(Bandit):
-    """EXP3Spec (BanditSpec, 2505.15141): sample a candidate with weights exp(-eta * estimated loss). Its regret bound holds for
-    adversarial rewards, too. ``candidate_probs``: the probabilities of the last choice."""
+    """EXP3Spec (BanditSpec, 2505.15141): sample a candidate with weights exp(-eta * estimated loss). Its
+    regret bound holds for adversarial rewards, too. ``candidate_probs``: the probabilities of the last
+    choice."""
 
     def __init__(self, candidates: Sequence[Budget], names: Sequence[str] = (), reward: str = SPEED):
         super().__init__(candidates, names, reward)

@@ -1,4 +1,6 @@
-"""Linear cost model fitted to recent measurements by non-negative least squares; cheap enough to query every round."""
+"""Linear cost model fitted to recent measurements by non-negative least squares; cheap enough to query
+every round."""
+
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -14,10 +16,11 @@ SLIGHT = 1e-3  # faster points are treated as this share of the slowest point's 
 
 
 class LinearCost:
-    """A linear cost model fitted to measured forward passes: seconds = sum of coefficients[i] * features[i], coefficients >= 0.
+    """A linear cost model fitted to measured forward passes: seconds = sum of coefficients[i] *
+    features[i], coefficients >= 0.
 
-    Measurements at the same point are averaged, so that a frequent point does not outweigh the others and a single slow pass has
-    little effect."""
+    Measurements at the same point are averaged, so that a frequent point does not outweigh the others and a
+    single slow pass has little effect."""
 
     def __init__(self, num_features: int):
         self.coefficients = [0.0] * num_features
@@ -25,7 +28,8 @@ class LinearCost:
         self._count = 0
 
     def learn(self, point: Hashable, features: Sequence[float], seconds: float) -> None:
-        """Add a measurement. point: key under which measurements are averaged, such as the number of tokens in the pass."""
+        """Add a measurement. point: key under which measurements are averaged, such as the number of tokens
+        in the pass."""
         seen, mean_features, mean = self._points.pop(point, (0, list(features), seconds))
         weight = max(WEIGHT, 1 / (seen + 1))
         seconds = min(seconds, WILD * mean) if seen > 1 else seconds
@@ -43,18 +47,20 @@ class LinearCost:
 
 
 def divide_by_time(points: Sequence[tuple[list[float], float]]) -> tuple[list[list[float]], list[float]]:
-    """Return the features and the seconds of all points, each divided by the point's seconds, so that a fit minimises relative
-    errors: slow passes vary more. points: (features, seconds)."""
+    """Return the features and the seconds of all points, each divided by the point's seconds, so that a fit
+    minimises relative errors: slow passes vary more. points: (features, seconds)."""
     least = max((y for _, y in points), default=0.0) * SLIGHT or 1.0
     return [[value / max(y, least) for value in x] for x, y in points], [y / max(y, least) for _, y in points]
 
 
 def least_squares(xs: Sequence[Sequence[float]], ys: Sequence[float]) -> list[float]:
-    """Return the non-negative coefficients c that minimise the sum over i of (xs[i] . c - ys[i])^2. Of collinear features the first
-    gets the coefficient, because of a small ridge term."""
+    """Return the non-negative coefficients c that minimise the sum over i of (xs[i] . c - ys[i])^2. Of
+    collinear features the first gets the coefficient, because of a small ridge term."""
     count = len(xs[0])
     scale = [max(abs(x[i]) for x in xs) or 1.0 for i in range(count)]
-    square = [[sum(x[i] * x[j] for x in xs) / scale[i] / scale[j] for j in range(count)] for i in range(count)]
+    square = [
+        [sum(x[i] * x[j] for x in xs) / scale[i] / scale[j] for j in range(count)] for i in range(count)
+    ]
     for i in range(count):
         square[i][i] += RIDGE * 4**i * len(xs)
     right = [sum(x[i] * y for x, y in zip(xs, ys)) / scale[i] for i in range(count)]

@@ -1,9 +1,10 @@
-"""Stop drafting by the confidence of each drafted token. The token that was examined is kept, because dropping it would
-bias the output.
+"""Stop drafting by the confidence of each drafted token. The token that was examined is kept, because
+dropping it would bias the output.
 
-Confidence: transformers' assisted generation, whose rule descends from DISCO (Mamou et al. 2405.04304). Entropy: SVIP
-(Zhang et al. 2411.18462).
+Confidence: transformers' assisted generation, whose rule descends from DISCO (Mamou et al. 2405.04304).
+Entropy: SVIP (Zhang et al. 2411.18462).
 """
+
 from __future__ import annotations
 
 import math
@@ -19,8 +20,8 @@ MEMORY = 256  # most recent drafted tokens used to fit the threshold
 
 @dataclass(frozen=True)
 class RecordingStop(StopBelowProbability):
-    """A stop rule that ends a draft after a token with a draft probability below ``min_prob``. ``sure``: the draft probabilities of the
-    tokens drafted in this round."""
+    """A stop rule that ends a draft after a token with a draft probability below ``min_prob``. ``sure``:
+    the draft probabilities of the tokens drafted in this round."""
 
     sure: list[float] = field(default_factory=list)
 
@@ -30,14 +31,18 @@ class RecordingStop(StopBelowProbability):
 
 
 class Confidence(Policy):
-    """A policy that stops drafting after a token whose draft probability is below ``threshold`` (transformers' dynamic draft length).
+    """A policy that stops drafting after a token whose draft probability is below ``threshold``
+    (transformers' dynamic draft length).
 
-    max_gamma: maximum draft length; learn: after each round, refit the threshold that best separates accepted from rejected
-    tokens; as in transformers, a false negative weighs three times as much as a false positive.
+    max_gamma: maximum draft length; learn: after each round, refit the threshold that best separates
+    accepted from rejected tokens; as in transformers, a false negative weighs three times as much as a
+    false positive.
     """
 
     def __init__(self, max_gamma: int = 20, threshold: float = 0.4, learn: bool = True):
-        self.max_gamma, self.threshold, self.learn = max_gamma, threshold, learn
+        self.max_gamma = max_gamma
+        self.threshold = threshold
+        self.learn = learn
         self.seen: list[tuple[float, bool]] = []  # probability, accepted
 
     def plan(self, state: State) -> Budget:
@@ -47,15 +52,16 @@ class Confidence(Policy):
 
     def observe(self, outcome: Outcome) -> None:
         accepted = len(outcome.verdict.path)
-        self.seen += [(sure, i < accepted) for i, sure in enumerate(self.stop.sure[:accepted + 1])]
+        self.seen += [(sure, i < accepted) for i, sure in enumerate(self.stop.sure[: accepted + 1])]
         self.seen = self.seen[-MEMORY:]
         if self.learn and len(self.seen) > 5 and len({ok for _, ok in self.seen}) == 2:
             self.threshold = best_threshold(self.seen)
 
 
 def best_threshold(seen: list[tuple[float, bool]]) -> float:
-    """Return the threshold t for the prediction "accepted iff probability >= t" that minimises false positive rate + 3 x false
-    negative rate; of several the largest. seen: (draft probability, accepted) of examined tokens."""
+    """Return the threshold t for the prediction "accepted iff probability >= t" that minimises false
+    positive rate + 3 x false negative rate; of several the largest. seen: (draft probability, accepted) of
+    examined tokens."""
     good = sorted(sure for sure, ok in seen if ok)
     bad = sorted(sure for sure, ok in seen if not ok)
 
@@ -66,11 +72,13 @@ def best_threshold(seen: list[tuple[float, bool]]) -> float:
 
 
 class Entropy(Policy):
-    """A policy that stops drafting after a token whose draft distribution has sqrt(scale * entropy) above ``limit``, with the entropy
-    in nats (SVIP, Zhang et al. 2411.18462). max_gamma: maximum draft length."""
+    """A policy that stops drafting after a token whose draft distribution has sqrt(scale * entropy) above
+    ``limit``, with the entropy in nats (SVIP, Zhang et al. 2411.18462). max_gamma: maximum draft length."""
 
     def __init__(self, max_gamma: int = 40, limit: float = 0.3, scale: float = 0.15):
-        self.max_gamma, self.limit, self.scale = max_gamma, limit, scale
+        self.max_gamma = max_gamma
+        self.limit = limit
+        self.scale = scale
         self.line: list[float] = []
 
     def plan(self, state: State) -> Budget:
@@ -85,14 +93,17 @@ class Entropy(Policy):
 
 
 class Heuristic(Policy):
-    """A policy that drafts ``up`` tokens more after a fully accepted draft and ``down`` fewer after any other (transformers' heuristic
-    schedule).
+    """A policy that drafts ``up`` tokens more after a fully accepted draft and ``down`` fewer after any
+    other (transformers' heuristic schedule).
 
     first: initial draft length; max_gamma: maximum draft length; 0: unbounded, as in transformers.
     """
 
     def __init__(self, first: int = 5, up: int = 2, down: int = 1, max_gamma: int = 40):
-        self.gamma, self.up, self.down, self.max_gamma = first, up, down, max_gamma
+        self.gamma = first
+        self.up = up
+        self.down = down
+        self.max_gamma = max_gamma
 
     def plan(self, state: State) -> Budget:
         state.note("length", gamma=self.gamma)

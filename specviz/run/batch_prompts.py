@@ -1,4 +1,5 @@
 """Further prompts that are answered in one batch with a run's own prompt."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -25,14 +26,17 @@ class BatchPrompts:
         self.session, self.kits = session, []
 
     def shared_loop(self, own: str, length: int) -> SharedBatch:
-        """Return the decoding loop that answers the prompt ``own`` and these prompts in one batch, up to ``length`` tokens
-        each. Prompt i uses seed + i."""
+        """Return the decoding loop that answers the prompt ``own`` and these prompts in one batch, up to
+        ``length`` tokens each. Prompt i uses seed + i."""
         session, others = self.session, []
         for i, prompt in enumerate(session.batch_prompts, 1):
             self.kits.append(kit := session.loaded.kit())
             ids = session.encode(prompt)
-            state = session.state(ids, replace(session.sampling, seed=session.sampling.seed + i),
-                                  min(length, session.loaded.context - len(ids)))
+            state = session.state(
+                ids,
+                replace(session.sampling, seed=session.sampling.seed + i),
+                min(length, session.loaded.context - len(ids)),
+            )
             state.draft_ready = kit.draft_ready
             others.append((session.method.build(kit, **session.knobs), kit.target, state))
         return SharedBatch(others, [text[:NAMED] for text in (own, *session.batch_prompts)])

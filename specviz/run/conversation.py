@@ -1,4 +1,5 @@
 """Read a conversation, its tools, and the options of a chat template."""
+
 from __future__ import annotations
 
 import json
@@ -15,15 +16,18 @@ DEEPEST_TOOLS = 32  # levels of them
 
 
 def read_messages(prompt: Any) -> list[dict[str, Any]]:
-    """Parse a prompt, a text or a list of messages {"role", "content"}, into messages. An assistant's may have "tool_calls"
-    and a tool's "tool_call_id" and "name", which go to the chat template. Raises SessionError."""
+    """Parse a prompt, a text or a list of messages {"role", "content"}, into messages. An assistant's may
+    have "tool_calls" and a tool's "tool_call_id" and "name", which go to the chat template. Raises
+    SessionError."""
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, (list, tuple)) or not prompt:
         raise SessionError("The prompt is empty: write something first.", "prompt.empty")
     messages = [_message(m) for m in prompt]
     if messages[-1]["role"] not in LAST_ROLES:
-        raise SessionError("The last message of a conversation must be the user's or a tool's.", "prompt.last_role")
+        raise SessionError(
+            "The last message of a conversation must be the user's or a tool's.", "prompt.last_role"
+        )
     if not messages[-1]["content"].strip():
         raise SessionError("The prompt is empty: write something first.", "prompt.empty")
     return messages
@@ -31,19 +35,31 @@ def read_messages(prompt: Any) -> list[dict[str, Any]]:
 
 def _message(given: Any) -> dict[str, Any]:
     calls = given.get("tool_calls") if isinstance(given, dict) else None
-    content = "" if calls and given.get("content") is None else given.get("content") if isinstance(given, dict) else None
+    content = (
+        ""
+        if calls and given.get("content") is None
+        else given.get("content")
+        if isinstance(given, dict)
+        else None
+    )
     if not isinstance(given, dict) or given.get("role") not in ROLES or not isinstance(content, str):
-        raise SessionError(f"A prompt is text, or a list of messages with a role ({', '.join(ROLES)}) and a content.", "prompt.form")
+        raise SessionError(
+            f"A prompt is text, or a list of messages with a role ({', '.join(ROLES)}) and a content.",
+            "prompt.form",
+        )
     message: dict[str, Any] = {"role": given["role"], "content": content}
     if given["role"] == "assistant" and calls:
         message["tool_calls"] = [_parsed(call) for call in _objects("tool_calls", calls)]
     if given["role"] == "tool":
-        message |= {name: given[name] for name in ("tool_call_id", "name") if isinstance(given.get(name), str)}
+        message |= {
+            name: given[name] for name in ("tool_call_id", "name") if isinstance(given.get(name), str)
+        }
     return message
 
 
 def _parsed(call: dict[str, Any]) -> dict[str, Any]:
-    """Return a call whose arguments are an object: OpenAI's protocol sends them as JSON text, which templates would quote again."""
+    """Return a call whose arguments are an object: OpenAI's protocol sends them as JSON text, which
+    templates would quote again."""
     function = call.get("function")
     try:
         arguments = json.loads(function["arguments"]) if isinstance(function, dict) else None
@@ -55,20 +71,31 @@ def _parsed(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_tools(given: Any) -> tuple[dict[str, Any], ...]:
-    """Parse tools in the format of OpenAI's API: [{"type": "function", "function": {"name", "description", "parameters"}}].
-    Raises SessionError."""
+    """Parse tools in the format of OpenAI's API: [{"type": "function", "function": {"name", "description",
+    "parameters"}}]. Raises SessionError."""
     tools = _objects("tools", list(given) if isinstance(given, (list, tuple)) else given)
     for tool in tools:
         function = tool.get("function")
-        if (tool.get("type") != "function" or not isinstance(function, dict) or not isinstance(function.get("name"), str)
-                or not isinstance(function.get("parameters") or {}, dict)):
-            raise SessionError('tools is a list of {"type": "function", "function": {"name": ..., "parameters": ...}}.', "request.tools")
+        if (
+            tool.get("type") != "function"
+            or not isinstance(function, dict)
+            or not isinstance(function.get("name"), str)
+            or not isinstance(function.get("parameters") or {}, dict)
+        ):
+            raise SessionError(
+                'tools is a list of {"type": "function", "function": {"name": ..., "parameters": ...}}.',
+                "request.tools",
+            )
     return tuple(tools)
 
 
 def _objects(name: str, given: Any) -> list[dict[str, Any]]:
     """Return a bounded list of JSON objects."""
-    if not isinstance(given, (list, tuple)) or len(given) > MOST_TOOLS or not all(isinstance(one, dict) for one in given):
+    if (
+        not isinstance(given, (list, tuple))
+        or len(given) > MOST_TOOLS
+        or not all(isinstance(one, dict) for one in given)
+    ):
         raise SessionError(f"{name} is a list of at most {MOST_TOOLS} objects.", f"request.{name}")
     if nesting(given, DEEPEST_TOOLS) > DEEPEST_TOOLS:
         raise SessionError(f"{name} is nested deeper than {DEEPEST_TOOLS} levels.", f"request.{name}")
@@ -77,17 +104,26 @@ def _objects(name: str, given: Any) -> list[dict[str, Any]]:
     except (TypeError, ValueError, RecursionError):
         raise SessionError(f"{name} is not plain JSON data.", f"request.{name}") from None
     if length > LONGEST_TOOLS:
-        raise SessionError(f"{name} has {length} characters; at most {LONGEST_TOOLS} are read.", f"request.{name}")
+        raise SessionError(
+            f"{name} has {length} characters; at most {LONGEST_TOOLS} are read.", f"request.{name}"
+        )
     return [dict(one) for one in given]
 
 
-def template_options(tools: tuple[dict[str, Any], ...], enable_thinking: bool | None, tokenizer: Any, name: str,
-                     raw: bool) -> dict[str, Any]:
-    """Return the options for the chat template. Raises SessionError if the template ignores one of them, so that nothing is
-    silently dropped."""
+def template_options(
+    tools: tuple[dict[str, Any], ...], enable_thinking: bool | None, tokenizer: Any, name: str, raw: bool
+) -> dict[str, Any]:
+    """Return the options for the chat template. Raises SessionError if the template ignores one of them, so
+    that nothing is silently dropped."""
     source = json.dumps(getattr(tokenizer, "chat_template", None) or "")  # one template, or several by name
     for field, given in (("tools", bool(tools)), ("enable_thinking", enable_thinking is not None)):
         if given and (raw or field not in source):
-            why = "a raw prompt has no chat template" if raw else f"the chat template of {name} does not read it"
+            why = (
+                "a raw prompt has no chat template"
+                if raw
+                else f"the chat template of {name} does not read it"
+            )
             raise SessionError(f"{field} cannot be used here: {why}.", f"request.{field}")
-    return ({"tools": list(tools)} if tools else {}) | ({} if enable_thinking is None else {"enable_thinking": enable_thinking})
+    return ({"tools": list(tools)} if tools else {}) | (
+        {} if enable_thinking is None else {"enable_thinking": enable_thinking}
+    )

@@ -1,4 +1,5 @@
 """Count the tokens of a run that were copied from earlier answers of the same visitor."""
+
 from __future__ import annotations
 
 from ..indexes.earlier_answers import ANSWERS
@@ -6,7 +7,8 @@ from ..trace.events import Committed, Drafted, Event
 
 
 class CopiedTokens:
-    """Counts the committed tokens of a run that were copied from earlier answers (``tokens``); ``fold`` adds an event."""
+    """Counts the committed tokens of a run that were copied from earlier answers (``tokens``); ``fold``
+    adds an event."""
 
     def __init__(self):
         self.tokens, self._copied = 0, frozenset()
@@ -14,6 +16,8 @@ class CopiedTokens:
     def fold(self, event: Event) -> None:
         """Add an event of the run."""
         if isinstance(event, Drafted):
-            self._copied = frozenset(node["id"] for node in event.nodes if (node.get("src") or {}).get("source") in ANSWERS)
+            self._copied = frozenset(
+                node["id"] for node in event.nodes if (node.get("src") or {}).get("source") in ANSWERS
+            )
         elif isinstance(event, Committed):
             self.tokens += len(self._copied.intersection(event.path))

@@ -1,4 +1,5 @@
 """Errors of a session."""
+
 from __future__ import annotations
 
 import re
@@ -29,4 +30,6 @@ def explain(method: Method, error: BaseException) -> str:
         return sentence(error)
     if isinstance(error, SystemExit):
         return sentence(f"{method.title} stopped: one of its parts tried to end the program")
-    return sentence(f"{method.title} stopped: {sentence(FOLDERS.sub('', str(error)) or type(error).__name__)}")
+    return sentence(
+        f"{method.title} stopped: {sentence(FOLDERS.sub('', str(error)) or type(error).__name__)}"
+    )

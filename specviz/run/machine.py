@@ -1,5 +1,6 @@
-"""Measure the machine: seconds of a target pass, the best number of threads, and whether other processes use the CPU during
-a run. Times measured on a busy machine are not comparable."""
+"""Measure the machine: seconds of a target pass, the best number of threads, and whether other processes
+use the CPU during a run. Times measured on a busy machine are not comparable."""
+
 from __future__ import annotations
 
 import time
@@ -49,8 +50,9 @@ def _one(target: Any) -> float:
 
 
 class Machine:
-    """Monitors the forward passes of one or several runs side by side (lanes). threads: number in use; now: seconds of a
-    target pass of one token at the start of the run; usual: the shortest such time since the model was loaded."""
+    """Monitors the forward passes of one or several runs side by side (lanes). threads: number in use; now:
+    seconds of a target pass of one token at the start of the run; usual: the shortest such time since the
+    model was loaded."""
 
     def __init__(self, loaded: Loaded):
         self._loaded, self._lanes = loaded, {}
@@ -59,12 +61,13 @@ class Machine:
         self.usual = loaded.pass_seconds = min(self.now, getattr(loaded, "pass_seconds", None) or self.now)
 
     def header_fields(self) -> dict[str, Any]:
-        """Return the fields for ``env`` in the trace's header: threads, and seconds of a pass now and usually."""
+        """Return the fields for ``env`` in the trace's header: threads, and seconds of a pass now and
+        usually."""
         return {"threads": self.threads, "pass_seconds": self.now, "usual_pass_seconds": self.usual}
 
     def start_events(self) -> list[Checked]:
-        """Return the check to emit at the beginning of a run: that the machine is busy, if a pass takes SLOW times as long
-        as usual."""
+        """Return the check to emit at the beginning of a run: that the machine is busy, if a pass takes
+        SLOW times as long as usual."""
         return [self._busy(0, 0, self.now - self.usual)] if self.now > SLOW * self.usual else []
 
     def watch(self, events: Iterable[Event]) -> Iterator[Event]:
@@ -74,18 +77,24 @@ class Machine:
             yield from self.follow(lane, event)
 
     def follow(self, lane: Hashable, event: Event) -> list[Event]:
-        """Return an event of a lane, a header with ``header_fields`` added to its ``env``, followed by the checks that it causes."""
+        """Return an event of a lane, a header with ``header_fields`` added to its ``env``, followed by the
+        checks that it causes."""
         if isinstance(event, Started):
-            return [replace(event, header=event.header | {"env": event.header["env"] | self.header_fields()}), *self.start_events()]
+            return [
+                replace(event, header=event.header | {"env": event.header["env"] | self.header_fields()}),
+                *self.start_events(),
+            ]
         return [event, *self.observe(lane, event)]
 
     def observe(self, lane: Hashable, event: Event) -> list[Checked]:
-        """Return the checks to emit after an event of a lane (a value of its own for each run). Called between rounds, while the
-        engine's clock is paused."""
+        """Return the checks to emit after an event of a lane (a value of its own for each run). Called
+        between rounds, while the engine's clock is paused."""
         mine = self._lanes.setdefault(lane, _Lane())
         if isinstance(event, Drafted):
             mine.drafted = event.t1
-        elif isinstance(event, Verified) and event.t0 >= mine.drafted:  # a pass in parallel with its draft shares the cores with it
+        elif (
+            isinstance(event, Verified) and event.t0 >= mine.drafted
+        ):  # a pass in parallel with its draft shares the cores with it
             return self._passed(mine, event.t1 - event.t0, self.usual * (1 + ROW * (event.rows - 1)))
         elif isinstance(event, Finished) and mine.lost > PART * mine.seconds:
             return self._report(mine)
@@ -108,10 +117,15 @@ class Machine:
         before = self.threads
         self.threads, self.now = self._fit()
         self._streak, self._chosen = 0, time.monotonic()
-        return [Checked("threads", {"threads": self.threads, "before": before})] if before != self.threads else []
+        return (
+            [Checked("threads", {"threads": self.threads, "before": before})]
+            if before != self.threads
+            else []
+        )
 
     def _fit(self) -> tuple[int, float]:
-        """Choose the number of threads and measure a pass with it: the fastest number, or in deterministic runs always the same."""
+        """Choose the number of threads and measure a pass with it: the fastest number, or in deterministic
+        runs always the same."""
         if not getattr(self._loaded, "deterministic", False):
             return fit_threads(lambda: pass_seconds(self._loaded))
         use_cores(True)
@@ -122,9 +136,16 @@ class Machine:
         return [] if reported else [self._busy(mine.slow, mine.passes, mine.lost)]
 
     def _busy(self, slow: int, passes: int, lost: float) -> Checked:
-        return Checked("busy", {"slow": slow, "passes": passes, "lost_seconds": lost, "usual_pass_seconds": self.usual})
+        return Checked(
+            "busy", {"slow": slow, "passes": passes, "lost_seconds": lost, "usual_pass_seconds": self.usual}
+        )
 
 
 class _Lane:
     def __init__(self):
-        self.passes, self.slow, self.seconds, self.lost, self.drafted, self.reported = 0, 0, 0.0, 0.0, 0.0, False
+        self.passes = 0
+        self.slow = 0
+        self.seconds = 0.0
+        self.lost = 0.0
+        self.drafted = 0.0
+        self.reported = False

@@ -1,4 +1,6 @@
-"""Reuse the KV cache between turns of a conversation: the prefill of the next run computes only the new tokens."""
+"""Reuse the KV cache between turns of a conversation: the prefill of the next run computes only the new
+tokens."""
+
 from __future__ import annotations
 
 import threading
@@ -12,11 +14,12 @@ EXACT = ("exact", "greedy only")  # a method whose cache holds the target's own 
 
 
 class PrefixCache:
-    """Keeps the target of a conversation's last run, with its KV cache, for the next run. Only one run at a time can use it;
-    a second run meanwhile starts with an empty cache. Call ``close`` when the conversation ends.
+    """Keeps the target of a conversation's last run, with its KV cache, for the next run. Only one run at a
+    time can use it; a second run meanwhile starts with an empty cache. Call ``close`` when the conversation
+    ends.
 
-    Only the target's cache is kept; draft models and heads process the prompt again. Runs of methods that are not exact
-    neither use nor fill it, because they may leave approximate keys and values.
+    Only the target's cache is kept; draft models and heads process the prompt again. Runs of methods that
+    are not exact neither use nor fill it, because they may leave approximate keys and values.
     """
 
     def __init__(self):
@@ -24,8 +27,8 @@ class PrefixCache:
         self._target: CapableTarget | None = None
 
     def take(self, kit: Any, name: str, exactness: str) -> None:
-        """Move the kept target into a run's kit, if it belongs to the same model and read the same picture; else free it.
-        name: of the model."""
+        """Move the kept target into a run's kit, if it belongs to the same model and read the same picture;
+        else free it. name: of the model."""
         with self._lock:
             target, self._target = self._target, None
             model = self._model
@@ -38,11 +41,14 @@ class PrefixCache:
         kit.opened[0] = kit.target = target
 
     def keep(self, kit: Any, name: str, exactness: str) -> None:
-        """Move the target of a kit whose run has ended into this cache, before the kit is closed. name: of the model."""
+        """Move the target of a kit whose run has ended into this cache, before the kit is closed. name: of
+        the model."""
         if exactness not in EXACT:
             return
         with self._lock:
-            before, self._target, self._model = self._target, kit.opened.pop(0), name
+            before = self._target
+            self._target = kit.opened.pop(0)
+            self._model = name
         if before is not None:
             before.close()
 
@@ -60,22 +66,26 @@ class PrefixCache:
 
 
 class PrefixPool:
-    """The ``most`` most recently used prefix caches of conversations. A conversation is identified by its owner and its
-    text."""
+    """The ``most`` most recently used prefix caches of conversations. A conversation is identified by its
+    owner and its text."""
 
     def __init__(self, most: int = 4):
         self.most, self._lock = most, threading.Lock()
         self._caches: list[tuple[str, PrefixCache]] = []
 
     def lease(self, owner: str, tokens: Sequence[int]) -> PrefixCache:
-        """Return the owner's cache that shares the longest prefix with the prompt tokens; a new one if none shares at least
-        LEAST tokens."""
+        """Return the owner's cache that shares the longest prefix with the prompt tokens; a new one if none
+        shares at least LEAST tokens."""
         with self._lock:
-            mine = [(cached_prefix_length(cache, tokens), cache) for other, cache in self._caches if other == owner]
+            mine = [
+                (cached_prefix_length(cache, tokens), cache)
+                for other, cache in self._caches
+                if other == owner
+            ]
             length, cache = max(mine, key=lambda pair: pair[0], default=(0, None))
             cache = cache if cache is not None and length >= LEAST else PrefixCache()
             self._caches = [pair for pair in self._caches if pair[1] is not cache] + [(owner, cache)]
-            old, self._caches = self._caches[:-self.most], self._caches[-self.most:]
+            old, self._caches = self._caches[: -self.most], self._caches[-self.most :]
         for _, one in old:
             one.close()
         return cache

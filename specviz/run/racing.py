@@ -1,5 +1,6 @@
-"""A race: several methods on one prompt, interleaved round by round, each with its own clock; optionally repeated for
-timing. Each run is a "lane"."""
+"""A race: several methods on one prompt, interleaved round by round, each with its own clock; optionally
+repeated for timing. Each run is a "lane"."""
+
 from __future__ import annotations
 
 import random
@@ -20,24 +21,33 @@ MOST_REPEATS = 20  # repeats of a race
 WARM_TOKENS = 12  # tokens of the warm-up
 
 
-def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_new_tokens: Any = None,
-         stop: Sequence[str] | None = None, *, repeats: Any = 1, machine: Machine | None = None,
-         **options: Any) -> Iterator[tuple[int, Event | None]]:
-    """Run several methods on one prompt; yield (lane, event), where the lane is the index of the session. Lanes are
-    interleaved, one whole round at a time.
+def race(
+    sessions: Sequence[Session],
+    prompt: str | list[dict[str, str]],
+    max_new_tokens: Any = None,
+    stop: Sequence[str] | None = None,
+    *,
+    repeats: Any = 1,
+    machine: Machine | None = None,
+    **options: Any,
+) -> Iterator[tuple[int, Event | None]]:
+    """Run several methods on one prompt; yield (lane, event), where the lane is the index of the session.
+    Lanes are interleaved, one whole round at a time.
 
-    The next round is that of the lane with the least time on its engine clock, so all lanes progress as if in parallel,
-    but never compute at the same time. A lane that fails ends with Failed; the others continue. Keywords as in
-    ``Session.run``.
+    The next round is that of the lane with the least time on its engine clock, so all lanes progress as if
+    in parallel, but never compute at the same time. A lane that fails ends with Failed; the others
+    continue. Keywords as in ``Session.run``.
 
-    repeats: if above 1, each lane is warmed up by a short run, and after the race it is run again in full without events,
-    in shuffled order; (lane, None) marks the beginning of such a run. The tokens and seconds of all these runs are
-    ``repeats`` in the totals of each lane's Finished: [{tokens, seconds, busy?}, ...]. These runs do not see what the race
-    stored in a visitor's memory. machine: monitors the repeats; ``busy`` is true where other processes took the CPU.
+    repeats: if above 1, each lane is warmed up by a short run, and after the race it is run again in full
+    without events, in shuffled order; (lane, None) marks the beginning of such a run. The tokens and
+    seconds of all these runs are ``repeats`` in the totals of each lane's Finished: [{tokens, seconds,
+    busy?}, ...]. These runs do not see what the race stored in a visitor's memory. machine: monitors the
+    repeats; ``busy`` is true where other processes took the CPU.
     """
     times = read_integer("repeats", repeats, 1, MOST_REPEATS)
     if not sessions or not all(isinstance(session, Session) for session in sessions):
         raise SessionError("A race is a list of one session or more.", "race.empty")
+
     def open_run(session: Session, length: Any, **options: Any) -> Run:
         return session.open(prompt, length, stop, **options)
 
@@ -48,7 +58,11 @@ def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_ne
     if times == 1:
         return _take_turns(runs)
 
-    before = {id(memory): memory.snapshot() for memory in (session.memory for session in sessions) if memory is not None}
+    before = {
+        id(memory): memory.snapshot()
+        for memory in (session.memory for session in sessions)
+        if memory is not None
+    }
 
     def again(lane: int, length: int, left: float | None) -> Run:
         """Return a new run with a copy of the visitor's memory as it was when the race began."""
@@ -60,9 +74,11 @@ def race(sessions: Sequence[Session], prompt: str | list[dict[str, str]], max_ne
     return _measured(runs, times, again, machine)
 
 
-def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | None], Run],
-              machine: Machine | None) -> Iterator[tuple[int, Event | None]]:
-    """Run a race, then repeat the lanes that finished; again(lane, length, seconds left) returns a new run."""
+def _measured(
+    runs: list[Run], times: int, again: Callable[[int, int, float | None], Run], machine: Machine | None
+) -> Iterator[tuple[int, Event | None]]:
+    """Run a race, then repeat the lanes that finished; again(lane, length, seconds left) returns a new
+    run."""
     ends: dict[int, Finished] = {}
     took: dict[int, list[dict[str, Any]]] = {}
     for lane in range(len(runs)):
@@ -78,13 +94,18 @@ def _measured(runs: list[Run], times: int, again: Callable[[int, int, float | No
             break
         yield lane, None
         figures = _figures(again(lane, runs[lane].wanted, runs[lane].left()), machine)
-        if figures and figures["tokens"] == ends[lane].totals["tokens"]:  # a run that was cut short is not the same run
+        if (
+            figures and figures["tokens"] == ends[lane].totals["tokens"]
+        ):  # a run that was cut short is not the same run
             took[lane].append(figures)
-    yield from ((lane, replace(end, totals={**end.totals, "repeats": took[lane]})) for lane, end in ends.items())
+    yield from (
+        (lane, replace(end, totals={**end.totals, "repeats": took[lane]})) for lane, end in ends.items()
+    )
 
 
 def _figures(run: Run, machine: Machine | None) -> dict[str, Any] | None:
-    """Run to the end, discarding the events. Return {tokens, seconds after the prefill, busy?}; None if the run failed."""
+    """Run to the end, discarding the events. Return {tokens, seconds after the prefill, busy?}; None if the
+    run failed."""
     figures, busy = None, False
     for event in run.events:
         if isinstance(event, Finished):

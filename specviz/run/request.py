@@ -1,8 +1,9 @@
-"""The request type that command line, Python, HTTP and page share, and functions that parse all other input from people and
-programs.
+"""The request type that command line, Python, HTTP and page share, and functions that parse all other input
+from people and programs.
 
 Every value is checked; invalid ones raise SessionError.
 """
+
 from __future__ import annotations
 
 import math
@@ -48,17 +49,20 @@ class GenerationRequest:
 
     Names and semantics are vLLM's; differences from transformers are in docs/requests.md.
 
-    temperature, top_k, top_p, min_p, seed: see core.Sampling. repetition_penalty counts tokens of prompt and output, frequency_penalty
-    and presence_penalty those of the output. logit_bias: (token id, bias) pairs, each bias clamped to [-100, 100]. bad_words: texts that
-    are not generated. min_tokens: no end token, stop token or stop string before so many tokens. ignore_eos: the model's end tokens do
-    not end the run. stop: texts that end the run and are not part of it; a special token's name matches that token. stop_token_ids: ids
-    that end the run. n: number of answers, the i-th from seed + i. logprobs: record the log-probability of every written token, and of
-    this many top tokens, under the model's own distribution (before penalties, masks and temperature). response_format: see
-    ``read_format``. tools, enable_thinking: given to the chat template as they are; refused where it does not read them. tool_choice:
-    "none" (tools are not given to the template), "auto", "required" (the answer is a call) or {"type": "function", "function": {"name"}}
-    (a call of this function). guidance_scale: of classifier-free guidance, 1 for none (targets/guided.py).
-    image: a picture that the target reads before the prompt, as a data URL (zoo/picture_input.py); hide_image: it is kept with the run,
-    and the target does not read it. from_model: names of the fields that ``for_model`` took from the model.
+    temperature, top_k, top_p, min_p, seed: see core.Sampling. repetition_penalty counts tokens of prompt
+    and output, frequency_penalty and presence_penalty those of the output. logit_bias: (token id, bias)
+    pairs, each bias clamped to [-100, 100]. bad_words: texts that are not generated. min_tokens: no end
+    token, stop token or stop string before so many tokens. ignore_eos: the model's end tokens do not end
+    the run. stop: texts that end the run and are not part of it; a special token's name matches that token.
+    stop_token_ids: ids that end the run. n: number of answers, the i-th from seed + i. logprobs: record the
+    log-probability of every written token, and of this many top tokens, under the model's own distribution
+    (before penalties, masks and temperature). response_format: see ``read_format``. tools, enable_thinking:
+    given to the chat template as they are; refused where it does not read them. tool_choice: "none" (tools
+    are not given to the template), "auto", "required" (the answer is a call) or {"type": "function",
+    "function": {"name"}} (a call of this function). guidance_scale: of classifier-free guidance, 1 for none
+    (targets/guided.py). image: a picture that the target reads before the prompt, as a data URL
+    (zoo/picture_input.py); hide_image: it is kept with the run, and the target does not read it.
+    from_model: names of the fields that ``for_model`` took from the model.
     """
 
     temperature: float = 0.0
@@ -88,31 +92,39 @@ class GenerationRequest:
     from_model: tuple[str, ...] = ()
 
     @classmethod
-    def for_model(cls, given: dict[str, Any], loaded: Loaded, usual: dict[str, Any] | None = None) -> GenerationRequest:
+    def for_model(
+        cls, given: dict[str, Any], loaded: Loaded, usual: dict[str, Any] | None = None
+    ) -> GenerationRequest:
         """Build a request for a loaded model from plain data. All surfaces use this one rule for the model's
         generation_config.json.
 
-        If the request has ``generation_config: true``, or the owner set SPECVIZ_GENERATION_CONFIG=1, fields that the
-        request does not set take the values that the model recommends. All other fields take the defaults of ``usual``,
-        or else their own.
+        If the request has ``generation_config: true``, or the owner set SPECVIZ_GENERATION_CONFIG=1, fields
+        that the request does not set take the values that the model recommends. All other fields take the
+        defaults of ``usual``, or else their own.
         """
         if not isinstance(given, dict):
             return cls.from_dict(given)
         given = {name: value for name, value in given.items() if value is not None}
         switched = _switch(SWITCH, given.pop(SWITCH, os.environ.get(SWITCHED_ON) == "1"))
-        found = {name: value for name, value in loaded.generation_defaults.items() if name not in given} if switched else {}
+        found = (
+            {name: value for name, value in loaded.generation_defaults.items() if name not in given}
+            if switched
+            else {}
+        )
         return replace(cls.from_dict((usual or {}) | found | given), from_model=tuple(found))
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> GenerationRequest:
-        """Build and check a request from plain data; None means the default. Raises SessionError that names an unknown
-        field."""
+        """Build and check a request from plain data; None means the default. Raises SessionError that names
+        an unknown field."""
         if not isinstance(given, dict):
             raise SessionError("A request is an object with named fields.", "request.object")
         known = [field.name for field in fields(cls) if field.name != "from_model"]
         if SWITCH in given:
-            raise SessionError("generation_config needs a loaded model: GenerationRequest.for_model(fields, loaded).",
-                               "request.generation_config")
+            raise SessionError(
+                "generation_config needs a loaded model: GenerationRequest.for_model(fields, loaded).",
+                "request.generation_config",
+            )
         for name in given:
             if name not in known:
                 near = get_close_matches(str(name)[:60], known, 1)
@@ -121,7 +133,9 @@ class GenerationRequest:
         return cls(**{name: value for name, value in given.items() if value is not None})
 
     def __post_init__(self):
-        sampling = read_sampling(self.temperature, self.top_k if self.top_k != -1 else 0, self.top_p, self.seed, self.min_p)
+        sampling = read_sampling(
+            self.temperature, self.top_k if self.top_k != -1 else 0, self.top_p, self.seed, self.min_p
+        )
         values = asdict(sampling) | {
             "repetition_penalty": read_number("repetition_penalty", self.repetition_penalty),
             "presence_penalty": _between("presence_penalty", self.presence_penalty, -2.0, 2.0),
@@ -134,10 +148,14 @@ class GenerationRequest:
             "stop_token_ids": _token_ids("stop_token_ids", self.stop_token_ids),
             "max_tokens": read_integer("max_tokens", self.max_tokens, 1),
             "n": read_integer("n", self.n, 1, MOST_COPIES),
-            "logprobs": None if self.logprobs is None else read_integer("logprobs", self.logprobs, 0, MOST_LOGPROBS),
+            "logprobs": None
+            if self.logprobs is None
+            else read_integer("logprobs", self.logprobs, 0, MOST_LOGPROBS),
             "response_format": read_format(self.response_format),
             "tools": read_tools(self.tools),
-            "enable_thinking": None if self.enable_thinking is None else _switch("enable_thinking", self.enable_thinking),
+            "enable_thinking": None
+            if self.enable_thinking is None
+            else _switch("enable_thinking", self.enable_thinking),
             "guidance_scale": _between("guidance_scale", self.guidance_scale, 0.0, MOST_GUIDANCE),
             "image": None if self.image is None else read_image(self.image),
             "hide_image": _switch("hide_image", self.hide_image),
@@ -146,16 +164,25 @@ class GenerationRequest:
             object.__setattr__(self, name, value)
         object.__setattr__(self, "tool_choice", read_tool_choice(self.tool_choice, self.tools))
         if not 0 < self.repetition_penalty <= 100:
-            raise SessionError(f"repetition_penalty must lie above 0 and at most 100, not {self.repetition_penalty:g}.",
-                               "request.repetition_penalty")
+            raise SessionError(
+                f"repetition_penalty must lie above 0 and at most 100, not {self.repetition_penalty:g}.",
+                "request.repetition_penalty",
+            )
         if self.min_tokens > self.max_tokens:
-            raise SessionError(f"min_tokens must be at most max_tokens ({self.max_tokens}), not {self.min_tokens}.",
-                               "request.min_tokens")
+            raise SessionError(
+                f"min_tokens must be at most max_tokens ({self.max_tokens}), not {self.min_tokens}.",
+                "request.min_tokens",
+            )
         if self.is_constrained and self.ignore_eos:
-            raise SessionError("ignore_eos does not go with response_format: a complete answer ends with an end token.",
-                               "request.ignore_eos")
+            raise SessionError(
+                "ignore_eos does not go with response_format: a complete answer ends with an end token.",
+                "request.ignore_eos",
+            )
         if self.must_call and self.response_format:
-            raise SessionError("response_format does not go with a tool_choice that asks for a call.", "request.tool_choice_format")
+            raise SessionError(
+                "response_format does not go with a tool_choice that asks for a call.",
+                "request.tool_choice_format",
+            )
 
     @property
     def sampling(self) -> Sampling:
@@ -181,8 +208,17 @@ class GenerationRequest:
     def changes_logits(self) -> bool:
         """Whether the request needs logits processors."""
         plain = GenerationRequest()
-        return self.is_constrained or any(getattr(self, name) != getattr(plain, name) for name in (
-            "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens"))
+        return self.is_constrained or any(
+            getattr(self, name) != getattr(plain, name)
+            for name in (
+                "repetition_penalty",
+                "presence_penalty",
+                "frequency_penalty",
+                "logit_bias",
+                "bad_words",
+                "min_tokens",
+            )
+        )
 
     def each(self) -> Iterator[GenerationRequest]:
         """Yield one request for each of the ``n`` answers; the i-th has seed + i."""
@@ -192,11 +228,16 @@ class GenerationRequest:
     def record(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults, as plain data."""
         plain = asdict(GenerationRequest())
-        return {name: value for name, value in asdict(self).items() if value != plain[name] and name != "from_model"}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if value != plain[name] and name != "from_model"
+        }
 
 
 def read_image(given: Any) -> str:
-    """Return a picture, given as a data URL, as ``zoo.picture_input.read_data_url`` does. Raises SessionError."""
+    """Return a picture, given as a data URL, as ``zoo.picture_input.read_data_url`` does. Raises
+    SessionError."""
     try:
         return read_data_url(given)
     except ZooError as error:
@@ -204,15 +245,23 @@ def read_image(given: Any) -> str:
 
 
 def read_bias(given: Any) -> tuple[tuple[int, float], ...]:
-    """Parse {token id: bias} or pairs into pairs; ids may be text, as JSON has them. Biases are clamped to [-100, 100].
-    Raises SessionError."""
+    """Parse {token id: bias} or pairs into pairs; ids may be text, as JSON has them. Biases are clamped to
+    [-100, 100]. Raises SessionError."""
     if not isinstance(given, (dict, list, tuple)) or len(given) > MOST_BIASES:
-        raise SessionError(f"logit_bias is an object of at most {MOST_BIASES} token ids with their biases.", "request.logit_bias")
+        raise SessionError(
+            f"logit_bias is an object of at most {MOST_BIASES} token ids with their biases.",
+            "request.logit_bias",
+        )
     pairs = list(given.items()) if isinstance(given, dict) else list(given)
     if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
         raise SessionError("logit_bias is an object of token ids with their biases.", "request.logit_bias")
-    return tuple((read_integer("logit_bias: a token id", token, 0, 2**31), max(-BIAS, min(BIAS, read_number("logit_bias", bias))))
-                 for token, bias in pairs)
+    return tuple(
+        (
+            read_integer("logit_bias: a token id", token, 0, 2**31),
+            max(-BIAS, min(BIAS, read_number("logit_bias", bias))),
+        )
+        for token, bias in pairs
+    )
 
 
 def _between(name: str, value: Any, low: float, high: float) -> float:
@@ -230,9 +279,14 @@ def _switch(name: str, value: Any) -> bool:
 
 def _texts(name: str, given: Any, most: int) -> tuple[str, ...]:
     texts = (given,) if isinstance(given, str) else given
-    if (not isinstance(texts, (list, tuple)) or len(texts) > most
-            or not all(isinstance(text, str) and text.strip() and len(text) <= LONGEST_STOP for text in texts)):
-        raise SessionError(f"{name} are at most {most} texts of 1 to {LONGEST_STOP} characters.", "request.texts")
+    if (
+        not isinstance(texts, (list, tuple))
+        or len(texts) > most
+        or not all(isinstance(text, str) and text.strip() and len(text) <= LONGEST_STOP for text in texts)
+    ):
+        raise SessionError(
+            f"{name} are at most {most} texts of 1 to {LONGEST_STOP} characters.", "request.texts"
+        )
     return tuple(texts)
 
 
@@ -242,11 +296,18 @@ def _token_ids(name: str, given: Any) -> tuple[int, ...]:
     return tuple(read_integer(name, token, 0, 2**31) for token in given)
 
 
-def read_sampling(temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed: Any = 0, min_p: Any = 0.0) -> Sampling:
+def read_sampling(
+    temperature: Any = 0.0, top_k: Any = 0, top_p: Any = 1.0, seed: Any = 0, min_p: Any = 0.0
+) -> Sampling:
     """Parse sampling settings from numbers or text. Raises SessionError."""
     try:
-        return Sampling(read_number("temperature", temperature), read_integer("top_k", top_k), read_number("top_p", top_p),
-                        read_integer("seed", seed, -(2**53), 2**53), read_number("min_p", min_p))
+        return Sampling(
+            read_number("temperature", temperature),
+            read_integer("top_k", top_k),
+            read_number("top_p", top_p),
+            read_integer("seed", seed, -(2**53), 2**53),
+            read_number("min_p", min_p),
+        )
     except ValueError as error:
         raise SessionError(sentence(error), code_of(error, "request.sampling")) from None
 
@@ -267,15 +328,20 @@ def read_integer(name: str, value: Any, low: float = 0, high: float = math.inf) 
     number = value if isinstance(value, int) and not isinstance(value, bool) else read_number(name, value)
     if number != int(number) or not low <= number <= high:
         most = f" to {high}" if high < math.inf else " or more"
-        raise SessionError(f"{name} must be a whole number{f', {low}{most}' if low > -math.inf else ''}, not {str(value)[:40]}.",
-                           "request.whole")
+        raise SessionError(
+            f"{name} must be a whole number{f', {low}{most}' if low > -math.inf else ''}, not {str(value)[:40]}.",
+            "request.whole",
+        )
     return int(number)
 
 
 def read_given(loaded: Loaded, method: Any, knobs: Any, sampling: Any, memory: Any) -> None:
     """Check the arguments of a Session. Raises SessionError for a wrong type."""
     if not hasattr(loaded, "unsupported_reason") or not hasattr(loaded, "kit"):
-        raise SessionError(f"A session needs loaded models, as load() gives them, not {type(loaded).__name__}.", "session.loaded")
+        raise SessionError(
+            f"A session needs loaded models, as load() gives them, not {type(loaded).__name__}.",
+            "session.loaded",
+        )
     if not isinstance(method, (str, Method)):
         raise SessionError(f"A method is a Method or its key, not {type(method).__name__}.", "session.method")
     if knobs is not None and not (isinstance(knobs, dict) and all(isinstance(name, str) for name in knobs)):
@@ -287,12 +353,14 @@ def read_given(loaded: Loaded, method: Any, knobs: Any, sampling: Any, memory: A
 
 
 def read_request(request: Any, sampling: Sampling) -> GenerationRequest:
-    """Return the request; without one, a request with these sampling settings. Raises SessionError if both are given and
-    differ."""
+    """Return the request; without one, a request with these sampling settings. Raises SessionError if both
+    are given and differ."""
     if request is None:
         return GenerationRequest(**asdict(sampling))
     if not isinstance(request, GenerationRequest):
-        raise SessionError(f"request must be a GenerationRequest, not {type(request).__name__}.", "session.request")
+        raise SessionError(
+            f"request must be a GenerationRequest, not {type(request).__name__}.", "session.request"
+        )
     if sampling not in (Sampling(), request.sampling):
         raise SessionError("Give either sampling or a request, not both.", "session.both")
     return request
@@ -301,17 +369,22 @@ def read_request(request: Any, sampling: Sampling) -> GenerationRequest:
 def read_cancel(cancel: Any) -> threading.Event:
     """Return the event that cancels a run, a new one if None is given. Raises SessionError."""
     if cancel is not None and not isinstance(cancel, threading.Event):
-        raise SessionError(f"cancel must be a threading.Event, not {type(cancel).__name__}.", "session.cancel")
+        raise SessionError(
+            f"cancel must be a threading.Event, not {type(cancel).__name__}.", "session.cancel"
+        )
     return cancel or threading.Event()
 
 
 def read_predicted(text: Any, longest: int) -> str:
-    """Return a predicted output of at most ``longest`` characters; empty if there is none. Raises SessionError."""
+    """Return a predicted output of at most ``longest`` characters; empty if there is none. Raises
+    SessionError."""
     if not isinstance(text or "", str):
         raise SessionError("The predicted text must be text.", "request.predicted")
     if len(text or "") > longest:
-        raise SessionError(f"The predicted text has {len(text)} characters; at most {longest} are read.",
-                           "request.predicted_long")
+        raise SessionError(
+            f"The predicted text has {len(text)} characters; at most {longest} are read.",
+            "request.predicted_long",
+        )
     return text or ""
 
 
@@ -321,8 +394,10 @@ def read_stops(stop: Any) -> tuple[str, ...]:
         raise SessionError(f"Stop strings are a list of texts, not {type(stop).__name__}.", "request.stop")
     stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
     if len(stops) > MOST_STOPS or not all(isinstance(s, str) and s and len(s) <= LONGEST_STOP for s in stops):
-        raise SessionError(f"Stop strings are at most {MOST_STOPS} texts of 1 to {LONGEST_STOP} characters.",
-                           "request.stop_length")
+        raise SessionError(
+            f"Stop strings are at most {MOST_STOPS} texts of 1 to {LONGEST_STOP} characters.",
+            "request.stop_length",
+        )
     return stops
 
 
@@ -334,7 +409,8 @@ def read_seconds(deadline: Any) -> float | None:
 
 
 def max_tree_size(knobs: dict[str, Any]) -> int:
-    """Return an estimate of the number of nodes, including the root, of the largest draft tree that these knobs allow. A
-    target with static shapes uses it to choose its bucket; a larger tree makes it switch to a larger bucket."""
+    """Return an estimate of the number of nodes, including the root, of the largest draft tree that these
+    knobs allow. A target with static shapes uses it to choose its bucket; a larger tree makes it switch to
+    a larger bucket."""
     sizes = [knobs.get(name) for name in ("nodes", "gamma", "depth", "window", "block", "most", "length")]
     return 1 + max((size for size in sizes if type(size) is int), default=0)

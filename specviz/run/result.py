@@ -1,4 +1,5 @@
 """The result of a run, accumulated from its events: text, finish reason and figures."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -19,8 +20,8 @@ class Result:
     """The result of a run, built from its events by ``take``.
 
     text: ends before the stop string that ended the run; token_ids: ends with the token that completed it;
-    forward_seconds: time in forward passes; logprobs, top_logprobs: one entry per token, if the request asks for them;
-    see the comments for the other fields.
+    forward_seconds: time in forward passes; logprobs, top_logprobs: one entry per token, if the request
+    asks for them; see the comments for the other fields.
     """
 
     prompt_ids: list[int] = field(default_factory=list)
@@ -29,12 +30,16 @@ class Result:
     totals: Totals = field(default_factory=Totals)
     forward_seconds: float = 0.0
     why: str = ""  # it failed
-    head_unused: dict[str, Any] = field(default_factory=dict)  # {kinds, tried} of heads of which nothing was accepted
+    head_unused: dict[str, Any] = field(
+        default_factory=dict
+    )  # {kinds, tried} of heads of which nothing was accepted
     logprobs: list[float] | None = None
     top_logprobs: list[list[list[float]]] | None = None
     output: dict[str, Any] | None = None  # what ``data`` is, as the header says
     busy: bool = False  # other processes took the CPU: the times do not count (run/machine.py)
-    reused: int | None = None  # tokens of the prompt whose keys and values the turn before left; None without its cache
+    reused: int | None = (
+        None  # tokens of the prompt whose keys and values the turn before left; None without its cache
+    )
     _text: bytearray = field(default_factory=bytearray)
     _length: int | None = None
 
@@ -63,7 +68,7 @@ class Result:
     @property
     def data(self) -> bytes:
         """The output's bytes: text in UTF-8, or the pixels of patches."""
-        return bytes(self._text[:self._length])
+        return bytes(self._text[: self._length])
 
     @property
     def text(self) -> str:
@@ -76,17 +81,32 @@ class Result:
         return 1 - self.forward_seconds / self.totals.seconds if self.totals.seconds else None
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics of trace/metrics.py, their raw counts, and the share of time outside forward passes."""
-        return {**self.totals.metrics(), **self.totals.record(), "forward_seconds": self.forward_seconds,
-                "overhead_share": self.overhead_share}
+        """Return the metrics of trace/metrics.py, their raw counts, and the share of time outside forward
+        passes."""
+        return {
+            **self.totals.metrics(),
+            **self.totals.record(),
+            "forward_seconds": self.forward_seconds,
+            "overhead_share": self.overhead_share,
+        }
 
     def record(self) -> dict[str, Any]:
         """Return the result as the JSON of ``python -m specviz run``."""
-        logprobs = {} if self.logprobs is None else {"logprobs": self.logprobs, "top_logprobs": self.top_logprobs}
+        logprobs = (
+            {} if self.logprobs is None else {"logprobs": self.logprobs, "top_logprobs": self.top_logprobs}
+        )
         reused = {} if self.reused is None else {"reused": self.reused}
-        return {"text": self.text, "token_ids": self.token_ids, "prompt_ids": self.prompt_ids,
-                "finish_reason": self.finish_reason, "busy": self.busy, "metrics": self.metrics(), **logprobs,
-                **({"head_unused": self.head_unused} if self.head_unused else {}), **reused}
+        return {
+            "text": self.text,
+            "token_ids": self.token_ids,
+            "prompt_ids": self.prompt_ids,
+            "finish_reason": self.finish_reason,
+            "busy": self.busy,
+            "metrics": self.metrics(),
+            **logprobs,
+            **({"head_unused": self.head_unused} if self.head_unused else {}),
+            **reused,
+        }
 
 
 def collect(events: Iterable[Event]) -> Result:

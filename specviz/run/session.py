@@ -1,4 +1,5 @@
 """Sessions: a loaded target, a method with its knobs, and a request. A session turns a prompt into events."""
+
 from __future__ import annotations
 
 import copy
@@ -46,24 +47,39 @@ class Session:
 
     ``method`` is a Method or its key; ``knobs`` by name, defaults filled in. Raises SessionError.
 
-    memory: earlier answers of the same visitor; runs of this session read it and add their own. Without one every run begins with
-    an empty memory. deterministic: the same seed gives the same run (bit-identical on models loaded as deterministic); timing
-    measurements are ignored, costs are those of core.FixedCosts, and a draft step costs the draft model's share of the target's
-    size. predicted: a predicted output, for methods that draft from one. batch_prompts: further prompts answered in one batch
-    with the run's own, which alone emits events. request: all other parameters of the answer (penalties, stop, structure,
-    log-probabilities ...); replaces ``sampling``. prefix_cache: of the conversation; the previous turn's KV cache is reused.
-    batch: runs of sessions with the same ContinuousBatch share forward passes; one thread advances all of them.
+    memory: earlier answers of the same visitor; runs of this session read it and add their own. Without one
+    every run begins with an empty memory. deterministic: the same seed gives the same run (bit-identical on
+    models loaded as deterministic); timing measurements are ignored, costs are those of core.FixedCosts,
+    and a draft step costs the draft model's share of the target's size. predicted: a predicted output, for
+    methods that draft from one. batch_prompts: further prompts answered in one batch with the run's own,
+    which alone emits events. request: all other parameters of the answer (penalties, stop, structure,
+    log-probabilities ...); replaces ``sampling``. prefix_cache: of the conversation; the previous turn's KV
+    cache is reused. batch: runs of sessions with the same ContinuousBatch share forward passes; one thread
+    advances all of them.
     """
 
-    def __init__(self, loaded: Loaded, method: str | Method, knobs: dict[str, Any] | None = None, sampling: Sampling = Sampling(),
-                 memory: Memory | None = None, deterministic: bool = False, predicted: str = "", batch_prompts: Sequence[str] = (),
-                 request: GenerationRequest | None = None, prefix_cache: PrefixCache | None = None,
-                 batch: ContinuousBatch | None = None):
+    def __init__(
+        self,
+        loaded: Loaded,
+        method: str | Method,
+        knobs: dict[str, Any] | None = None,
+        sampling: Sampling = Sampling(),
+        memory: Memory | None = None,
+        deterministic: bool = False,
+        predicted: str = "",
+        batch_prompts: Sequence[str] = (),
+        request: GenerationRequest | None = None,
+        prefix_cache: PrefixCache | None = None,
+        batch: ContinuousBatch | None = None,
+    ):
         read_given(loaded, method, knobs, sampling, memory)
         self.request = read_request(request, sampling)
         sampling = self.request.sampling
         loaded = guided(with_picture(loaded, self.request), self.request)
-        self.loaded, self.sampling, self.memory, self.deterministic = loaded, sampling, memory, bool(deterministic)
+        self.loaded = loaded
+        self.sampling = sampling
+        self.memory = memory
+        self.deterministic = bool(deterministic)
         self.predicted = read_predicted(predicted, CHARACTERS_A_TOKEN * loaded.context)
         self.method = find_method(method) if isinstance(method, str) else method
         try:
@@ -76,18 +92,34 @@ class Session:
         for name, most in loaded.knob_limits(self.method).items():
             knob = next(knob for knob in self.method.knobs if knob.name == name)
             if knob.place_of(self.knobs[name]) > most:
-                raise SessionError(f"{self.method.title} takes {name} up to {knob.value_at(most)} with {loaded.name}: more needs models "
-                                   "that it does not have.", "session.knob_limit")
-        self.batch_prompts, self.prefix_cache, self.batch = tuple(batch_prompts), prefix_cache, batch
+                raise SessionError(
+                    f"{self.method.title} takes {name} up to {knob.value_at(most)} with {loaded.name}: more needs models "
+                    "that it does not have.",
+                    "session.knob_limit",
+                )
+        self.batch_prompts = tuple(batch_prompts)
+        self.prefix_cache = prefix_cache
+        self.batch = batch
         alone = session_unbatchable_reason(self) if batch_prompts or batch else None
         if alone:
-            raise SessionError(f"{self.method.title} {alone}: it takes one prompt at a time.", "method.one_prompt")
+            raise SessionError(
+                f"{self.method.title} {alone}: it takes one prompt at a time.", "method.one_prompt"
+            )
         if self.request.is_constrained and self.method.unchecked:
-            raise SessionError(f"{self.method.title} {self.method.unchecked}: it does not go with response_format.",
-                               "request.response_format_unchecked")
+            raise SessionError(
+                f"{self.method.title} {self.method.unchecked}: it does not go with response_format.",
+                "request.response_format_unchecked",
+            )
         if self.method.exactness == "greedy only" and sampling.temperature > 0:
-            raise SessionError(f"{self.method.title} works at temperature 0 only; set the temperature to 0.", "method.greedy_only")
-        self.processors = ProcessorFactory(self.request, loaded) if self.request.changes_logits or self.request.stop_token_ids else None
+            raise SessionError(
+                f"{self.method.title} works at temperature 0 only; set the temperature to 0.",
+                "method.greedy_only",
+            )
+        self.processors = (
+            ProcessorFactory(self.request, loaded)
+            if self.request.changes_logits or self.request.stop_token_ids
+            else None
+        )
 
     def each(self) -> list[Session]:
         """Return a session for each of the request's ``n`` answers; the i-th uses seed + i."""
@@ -97,19 +129,22 @@ class Session:
         return sessions
 
     def lease(self, pool: PrefixPool, owner: str, prompt: Any, raw: bool = False) -> None:
-        """Reuse the KV cache of the conversation that a prompt continues, from ``pool``. Methods that need hidden states of
-        the prompt recompute it, because the cache does not hold them."""
+        """Reuse the KV cache of the conversation that a prompt continues, from ``pool``. Methods that need
+        hidden states of the prompt recompute it, because the cache does not hold them."""
         if not any(need.startswith(("head:", "tap:")) for need in self.method.needs):
             self.prefix_cache = pool.lease(owner, self.encode(prompt, raw))
 
     def encode(self, prompt: str | list[dict[str, str]], raw: bool = False) -> list[int]:
-        """Return the token ids of a prompt or a conversation. Raises SessionError if it is empty, malformed or too long."""
+        """Return the token ids of a prompt or a conversation. Raises SessionError if it is empty, malformed
+        or too long."""
         messages = read_messages(prompt)
         longest = CHARACTERS_A_TOKEN * self.loaded.context
         characters = sum(len(m["content"]) for m in messages)
         if characters > longest:
-            raise SessionError(f"The prompt has {characters} characters; {self.loaded.name} takes at most {longest}.",
-                               "prompt.long")
+            raise SessionError(
+                f"The prompt has {characters} characters; {self.loaded.name} takes at most {longest}.",
+                "prompt.long",
+            )
         try:
             codec, tokenizer = self.loaded.codec, self.loaded.tokenizer
         except ZooError as error:
@@ -122,64 +157,118 @@ class Session:
             raise SessionError(str(error), code_of(error, "session.refused")) from None
         except Exception as error:  # a template may refuse an order of roles in its own words
             whose = "tokenizer" if raw or not getattr(tokenizer, "chat_template", None) else "chat template"
-            raise SessionError(f"The {whose} of {self.loaded.name} refused the conversation: {sentence(error)}",
-                               "prompt.template") from None
+            raise SessionError(
+                f"The {whose} of {self.loaded.name} refused the conversation: {sentence(error)}",
+                "prompt.template",
+            ) from None
         if not ids:
             raise SessionError("The prompt is empty: write something first.", "prompt.empty")
         if len(ids) >= self.loaded.context:
-            raise SessionError(f"The prompt has {len(ids)} tokens and leaves no room in the context of {self.loaded.context}.",
-                               "prompt.context")
+            raise SessionError(
+                f"The prompt has {len(ids)} tokens and leaves no room in the context of {self.loaded.context}.",
+                "prompt.context",
+            )
         if max(ids) >= self.loaded.vocab:
-            raise SessionError(f"The tokenizer knows tokens that {self.loaded.name} does not have.", "prompt.tokens")
+            raise SessionError(
+                f"The tokenizer knows tokens that {self.loaded.name} does not have.", "prompt.tokens"
+            )
         return ids
 
-    def open(self, prompt, max_new_tokens: Any = None, stop: Sequence[str] | None = None, *, raw: bool = False,
-             deadline: float | None = None, cancel: threading.Event | None = None, top_k_saved: int = 0) -> Run:
-        """Check all arguments and return the Run, whose events have not started; arguments as in ``run``. Nothing is
-        allocated yet. Raises SessionError."""
+    def open(
+        self,
+        prompt,
+        max_new_tokens: Any = None,
+        stop: Sequence[str] | None = None,
+        *,
+        raw: bool = False,
+        deadline: float | None = None,
+        cancel: threading.Event | None = None,
+        top_k_saved: int = 0,
+    ) -> Run:
+        """Check all arguments and return the Run, whose events have not started; arguments as in ``run``.
+        Nothing is allocated yet. Raises SessionError."""
         if self.request.n > 1:
-            raise SessionError(f"A run gives one answer, not {self.request.n}: run each session of Session.each().", "request.n")
+            raise SessionError(
+                f"A run gives one answer, not {self.request.n}: run each session of Session.each().",
+                "request.n",
+            )
         messages = read_messages(prompt)
-        wanted = self.request.max_tokens if max_new_tokens is None else read_integer("max_new_tokens", max_new_tokens, 1)
+        wanted = (
+            self.request.max_tokens
+            if max_new_tokens is None
+            else read_integer("max_new_tokens", max_new_tokens, 1)
+        )
         saved = read_integer("top_k_saved", top_k_saved, 0, MOST_TOP)
         stops, seconds = self.request.stop if stop is None else read_stops(stop), read_seconds(deadline)
-        return Run(self, self.encode(prompt, raw), messages, wanted, stops, seconds, read_cancel(cancel), saved)
+        return Run(
+            self, self.encode(prompt, raw), messages, wanted, stops, seconds, read_cancel(cancel), saved
+        )
 
-    def run(self, prompt: str | list[dict[str, str]], max_new_tokens: Any = None, stop: Sequence[str] | None = None, *,
-            raw: bool = False, deadline: float | None = None, cancel: threading.Event | None = None,
-            top_k_saved: int = 0) -> Iterator[Event]:
-        """Yield Started, Prefilled, the rounds with TextEmitted after each Committed, then Finished or Failed.
+    def run(
+        self,
+        prompt: str | list[dict[str, str]],
+        max_new_tokens: Any = None,
+        stop: Sequence[str] | None = None,
+        *,
+        raw: bool = False,
+        deadline: float | None = None,
+        cancel: threading.Event | None = None,
+        top_k_saved: int = 0,
+    ) -> Iterator[Event]:
+        """Yield Started, Prefilled, the rounds with TextEmitted after each Committed, then Finished or
+        Failed.
 
-        prompt: text, or messages {"role", "content"}; raw: without the chat template. deadline: seconds of wall clock from now.
-        cancel: set it and the run ends after the round. top_k_saved: number of top tokens of each distribution in the events.
-        max_new_tokens and stop default to the request's.
-        Raises SessionError at once, before the first event, for anything that cannot be run.
+        prompt: text, or messages {"role", "content"}; raw: without the chat template. deadline: seconds of
+        wall clock from now. cancel: set it and the run ends after the round. top_k_saved: number of top
+        tokens of each distribution in the events. max_new_tokens and stop default to the request's. Raises
+        SessionError at once, before the first event, for anything that cannot be run.
         """
-        return self.open(prompt, max_new_tokens, stop, raw=raw, deadline=deadline, cancel=cancel, top_k_saved=top_k_saved).events
+        return self.open(
+            prompt, max_new_tokens, stop, raw=raw, deadline=deadline, cancel=cancel, top_k_saved=top_k_saved
+        ).events
 
     def costs(self) -> Costs:
-        """Return the cost table of a new run: of measured costs, or of fixed ones if the session is deterministic."""
+        """Return the cost table of a new run: of measured costs, or of fixed ones if the session is
+        deterministic."""
         target, draft = (self.loaded.trace_facts(self.method).get(role) or {} for role in ("target", "draft"))
         share = draft.get("parameters", 0) / max(1, target.get("parameters", 1))
-        return Costs() if not self.deterministic else FixedCosts(max(LEAST_STEP, share)) if share else FixedCosts()
+        return (
+            Costs()
+            if not self.deterministic
+            else FixedCosts(max(LEAST_STEP, share))
+            if share
+            else FixedCosts()
+        )
 
     def state(self, ids: list[int], sampling: Sampling, limit: int, top_k_saved: int = 0) -> State:
         """Return the state of a new run on these prompt tokens."""
-        return State(ids, sampling, limit=limit, stop=stop_tokens(self.request, self.loaded.end_tokens), costs=self.costs(),
-                     top_k_saved=top_k_saved, logprobs=self.request.logprobs,
-                     processors=self.processors.make() if self.processors else None)
+        return State(
+            ids,
+            sampling,
+            limit=limit,
+            stop=stop_tokens(self.request, self.loaded.end_tokens),
+            costs=self.costs(),
+            top_k_saved=top_k_saved,
+            logprobs=self.request.logprobs,
+            processors=self.processors.make() if self.processors else None,
+        )
 
 
 def with_picture(loaded: Loaded, request: GenerationRequest) -> Loaded:
     """Return the loaded models set to read the request's picture before every prompt. Raises SessionError."""
     try:
-        return loaded if request.image is None else loaded.with_picture(request.image).with_picture(request.seen_image)
+        return (
+            loaded
+            if request.image is None
+            else loaded.with_picture(request.image).with_picture(request.seen_image)
+        )
     except ZooError as error:
         raise SessionError(str(error), code_of(error, "session.refused")) from None
 
 
 def guided(loaded: Loaded, request: GenerationRequest) -> Loaded:
-    """Return the loaded models with the classifier-free guidance that the request asks for. Raises SessionError."""
+    """Return the loaded models with the classifier-free guidance that the request asks for. Raises
+    SessionError."""
     try:
         return loaded if request.guidance_scale == 1 else loaded.with_guidance(request.guidance_scale)
     except ZooError as error:

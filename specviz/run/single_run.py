@@ -1,9 +1,10 @@
 """One run in progress: yields events of a session's method, round by round, until the run ends.
 
-Cancellation, deadline, stop strings, end tokens and the length limit all end a run within one round. However it ends,
-its KV cache is freed, also if the caller drops the generator. The engine's clock is paused while the caller handles an
-event.
+Cancellation, deadline, stop strings, end tokens and the length limit all end a run within one round.
+However it ends, its KV cache is freed, also if the caller drops the generator. The engine's clock is paused
+while the caller handles an event.
 """
+
 from __future__ import annotations
 
 import time
@@ -33,12 +34,15 @@ UNUSED = 64  # tries without a success after which a head may be another model's
 class Run:
     """One run in progress. ``events`` yields all events; ``turn()`` yields those up to the end of one round.
 
-    limit: maximum number of new tokens; border: whether the last event ended a round; over: whether the run has ended.
+    limit: maximum number of new tokens; border: whether the last event ended a round; over: whether the run
+    has ended.
     """
 
     def __init__(self, session, ids, messages, wanted, stops, deadline, cancel, top_k_saved):
         self.session, self.loaded = session, session.loaded
-        self.ids, self.messages, self.wanted = ids, messages, wanted
+        self.ids = ids
+        self.messages = messages
+        self.wanted = wanted
         self._limit_to(self.loaded.context)
         self.transcript = Transcript(self.loaded.token_bytes, stops, session.request.min_tokens)
         self.cancel, self.top_k_saved = cancel, top_k_saved
@@ -55,10 +59,13 @@ class Run:
         self.events = self._stream()
 
     def _limit_to(self, context: int) -> None:
-        """Set the most tokens of the answer, for models with room for ``context`` tokens in all. Raises InvalidUse without room."""
+        """Set the most tokens of the answer, for models with room for ``context`` tokens in all. Raises
+        InvalidUse without room."""
         if context <= len(self.ids):
-            raise InvalidUse(f"The prompt has {len(self.ids)} tokens, and a model that this method writes with has a context of {context}.",
-                             "prompt.context")
+            raise InvalidUse(
+                f"The prompt has {len(self.ids)} tokens, and a model that this method writes with has a context of {context}.",
+                "prompt.context",
+            )
         whole = self.loaded.codec.most_tokens or self.wanted
         self.limit = min(self.wanted, whole, context - len(self.ids))
         self.whole = self.limit == whole < self.wanted  # the answer is complete at its limit
@@ -68,7 +75,8 @@ class Run:
         return self.state.clock.now() if self.state else 0.0
 
     def turn(self) -> Generator[Event]:
-        """Yield the next events, up to the end of a round, of the prefill, or of the run (then ``over`` is True)."""
+        """Yield the next events, up to the end of a round, of the prefill, or of the run (then ``over`` is
+        True)."""
         for event in self.events:
             yield event
             if self.border:
@@ -77,7 +85,9 @@ class Run:
 
     def _stream(self) -> Generator[Event]:
         yield Started(self._header())
-        why, totals, intact = "", {}, False
+        why = ""
+        totals = {}
+        intact = False
         try:
             yield from self._rounds()
             intact = True
@@ -88,7 +98,9 @@ class Run:
             self.batch_prompts.close()
             if self.kit:
                 if intact and self.session.prefix_cache is not None and self.state:
-                    self.session.prefix_cache.keep(self.kit, self.loaded.conversation, self.session.method.exactness)
+                    self.session.prefix_cache.keep(
+                        self.kit, self.loaded.conversation, self.session.method.exactness
+                    )
                 self.kit.close()
                 self._remember()
                 if self.state:
@@ -111,9 +123,13 @@ class Run:
             kit.predicted = tuple(kit.encode(self.session.predicted))
         parts = self.session.method.build(kit, **self.session.knobs)
         self._limit_to(kit.context)
-        self.state = state = self.session.state(list(self.ids), self.session.sampling, self.limit, self.top_k_saved)
+        self.state = state = self.session.state(
+            list(self.ids), self.session.sampling, self.limit, self.top_k_saved
+        )
         state.draft_ready = kit.draft_ready
-        crowd = self.session.batch_prompts and self.batch_prompts.shared_loop(self.messages[-1]["content"], self.wanted)
+        crowd = self.session.batch_prompts and self.batch_prompts.shared_loop(
+            self.messages[-1]["content"], self.wanted
+        )
         loop = crowd or self.session.batch or parts.loop or self.loaded.loop or speculate
         for event, border in self._cut_rounds(loop(parts, kit.target, state)):
             self.totals.fold(event)
@@ -131,8 +147,8 @@ class Run:
             self.session.memory.add(list(self.transcript.tokens))  # without tokens after a stop string
 
     def _cut_rounds(self, loop: Generator[Event]) -> Generator[tuple[Event, bool]]:
-        """Yield the loop's events, each with whether it ends a round. A round is held until it is whole, because a stop string may cut
-        it; its text follows, then its notes."""
+        """Yield the loop's events, each with whether it ends a round. A round is held until it is whole,
+        because a stop string may cut it; its text follows, then its notes."""
         held: list[Event] = []
         owed = 0
         assert self.state is not None  # the loop runs on it
@@ -187,16 +203,27 @@ class Run:
         return self.batch_prompts.busy + (sum(model.busy for model in self.kit.opened) if self.kit else 0.0)
 
     def _counts(self) -> dict[str, Any]:
-        """Return the trace's totals, with seconds inside forward passes after the prefill, bytes of text, and the number of tokens
-        copied from earlier answers."""
-        return {**self.totals.record(), "forward_seconds": self._forward() - self._forward_before,
-                "text_bytes": self.transcript.length, "remembered": self.remembered.tokens, **self._unrecorded(),
-                **self._stopped_drafts(), **self._unused_head(),
-                **({"reused": self.reused} if self.session.prefix_cache is not None else {})}
+        """Return the trace's totals, with seconds inside forward passes after the prefill, bytes of text,
+        and the number of tokens copied from earlier answers."""
+        return {
+            **self.totals.record(),
+            "forward_seconds": self._forward() - self._forward_before,
+            "text_bytes": self.transcript.length,
+            "remembered": self.remembered.tokens,
+            **self._unrecorded(),
+            **self._stopped_drafts(),
+            **self._unused_head(),
+            **({"reused": self.reused} if self.session.prefix_cache is not None else {}),
+        }
 
     def _unrecorded(self) -> dict[str, Any]:
-        """Return counts of passes that a target of fixed shapes ran without a captured CUDA graph, by reason; prompts always do."""
-        why = {name: count for name, count in getattr(self.kit and self.kit.target, "eager", {}).items() if name != "prompt"}
+        """Return counts of passes that a target of fixed shapes ran without a captured CUDA graph, by
+        reason; prompts always do."""
+        why = {
+            name: count
+            for name, count in getattr(self.kit and self.kit.target, "eager", {}).items()
+            if name != "prompt"
+        }
         return {"eager": why} if why else {}
 
     def _stopped_drafts(self) -> dict[str, Any]:
@@ -205,26 +232,49 @@ class Run:
         return {"draft_stopped": problems} if problems else {}
 
     def _unused_head(self) -> dict[str, Any]:
-        """Return trained heads and drafts whose tokens were never accepted in so many tries that they may belong to another model."""
-        kinds = sorted(need.partition(":")[2] for need in self.session.method.needs if need.startswith(("head:", "draft:")))
+        """Return trained heads and drafts whose tokens were never accepted in so many tries that they may
+        belong to another model."""
+        kinds = sorted(
+            need.partition(":")[2]
+            for need in self.session.method.needs
+            if need.startswith(("head:", "draft:"))
+        )
         if not kinds or self.totals.accepted or self.totals.tried < UNUSED:
             return {}
         return {"head_unused": {"kinds": kinds, "tried": self.totals.tried}}
 
     def _header(self) -> dict[str, Any]:
-        session, method, sampling = self.session, self.session.method, self.session.sampling
+        session = self.session
+        method = self.session.method
+        sampling = self.session.sampling
         *earlier, last = self.messages
         return {
-            "schema": "specviz-trace/1", "run_id": self.run_id, "mode": "live", "clock": "engine",
+            "schema": "specviz-trace/1",
+            "run_id": self.run_id,
+            "mode": "live",
+            "clock": "engine",
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "method": {name: getattr(method, name) for name in ("key", "title", "family", "exactness", "paper", "summary")} |
-                      {"needs": sorted(method.needs)} | ({"bound": True} if method.bound else {}),
+            "method": {
+                name: getattr(method, name)
+                for name in ("key", "title", "family", "exactness", "paper", "summary")
+            }
+            | {"needs": sorted(method.needs)}
+            | ({"bound": True} if method.bound else {}),
             "knobs": session.knobs,
-            "prompt": {"text": last["content"], "ids": self.ids,
-                       "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},
-            "sampling": asdict(sampling), "greedy": sampling.greedy, "max_new_tokens": self.wanted,
-            "request": session.request.record(), "from_model": list(session.request.from_model), **self.loaded.trace_facts(method),
-            "top_k_saved": self.top_k_saved, "baseline_run_id": self.baseline_run_id, "deterministic": session.deterministic,
+            "prompt": {
+                "text": last["content"],
+                "ids": self.ids,
+                "turns": [{"role": m["role"], "text": m["content"]} for m in earlier],
+            },
+            "sampling": asdict(sampling),
+            "greedy": sampling.greedy,
+            "max_new_tokens": self.wanted,
+            "request": session.request.record(),
+            "from_model": list(session.request.from_model),
+            **self.loaded.trace_facts(method),
+            "top_k_saved": self.top_k_saved,
+            "baseline_run_id": self.baseline_run_id,
+            "deterministic": session.deterministic,
         }
 
 

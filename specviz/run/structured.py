@@ -1,8 +1,11 @@
-"""Structured output: a grammar masks the logits along each path of the draft tree (JSON schema, regex, choice, Lark grammar).
+"""Structured output: a grammar masks the logits along each path of the draft tree (JSON schema, regex,
+choice, Lark grammar).
 
-llguidance compiles the grammar and computes the masks: its Lark grammars, JSON schemas and regular expressions share one engine, a
-mask takes microseconds, and a matcher can roll back, so one matcher visits all paths of a tree.
+llguidance compiles the grammar and computes the masks: its Lark grammars, JSON schemas and regular
+expressions share one engine, a mask takes microseconds, and a matcher can roll back, so one matcher visits
+all paths of a tree.
 """
+
 from __future__ import annotations
 
 import json
@@ -21,19 +24,25 @@ MOST_FORCED = 64  # tokens that are drafted at once because the grammar forces t
 
 
 class Grammar:
-    """A response format compiled for one tokenizer by llguidance. vocab: number of logits. Raises SessionError for an
-    invalid format."""
+    """A response format compiled for one tokenizer by llguidance. vocab: number of logits. Raises
+    SessionError for an invalid format."""
 
-    def __init__(self, response_format: dict[str, Any], tokenizer: Any, vocab: int, end_tokens: Iterable[int]):
+    def __init__(
+        self, response_format: dict[str, Any], tokenizer: Any, vocab: int, end_tokens: Iterable[int]
+    ):
         if find_spec("llguidance") is None:
-            raise SessionError("response_format needs the package llguidance: pip install llguidance.", "format.package")
+            raise SessionError(
+                "response_format needs the package llguidance: pip install llguidance.", "format.package"
+            )
         import llguidance.hf
 
         ends = sorted(end_tokens)
         if not ends:
             raise SessionError("response_format needs a model with an end token.", "format.no_end")
         try:
-            self._tokenizer = llguidance.hf.from_tokenizer(tokenizer, n_vocab=max(vocab, len(tokenizer)), eos_token=ends)
+            self._tokenizer = llguidance.hf.from_tokenizer(
+                tokenizer, n_vocab=max(vocab, len(tokenizer)), eos_token=ends
+            )
             self._grammar = _source(llguidance.LLMatcher, response_format)
             problem = llguidance.LLMatcher.validate_grammar(self._grammar, self._tokenizer)
         except (ValueError, TypeError) as error:
@@ -49,16 +58,16 @@ class Grammar:
         return llguidance.LLMatcher(self._tokenizer, self._grammar, log_level=0)
 
     def matches(self, tokens: Sequence[int], complete: bool = True) -> bool:
-        """Return whether an answer matches, with or without its end token. complete=False: if the answer has no end token, a
-        prefix of a match is enough."""
+        """Return whether an answer matches, with or without its end token. complete=False: if the answer
+        has no end token, a prefix of a match is enough."""
         matcher, body = self.matcher(), [token for token in tokens if token not in self.ends]
         ended = complete or len(body) < len(tokens)
         return matcher.try_consume_tokens(body) == len(body) and (not ended or matcher.is_accepting())
 
 
 def _source(compiler: Any, response_format: dict[str, Any]) -> str:
-    """Return llguidance's source of a response format as ``read_format`` returns it. JSON is compact: a small model may otherwise write
-    white space between tokens up to the length limit."""
+    """Return llguidance's source of a response format as ``read_format`` returns it. JSON is compact: a
+    small model may otherwise write white space between tokens up to the length limit."""
     kind = response_format["type"]
     if kind in ("json_object", "json_schema"):
         schema = {"type": "object"} if kind == "json_object" else response_format[kind]["schema"]
@@ -72,12 +81,14 @@ def _source(compiler: Any, response_format: dict[str, Any]) -> str:
 class GrammarMask:
     """Logits processor that bans every token after which the answer could no longer match the grammar.
 
-    The matcher follows output and path of each row. A row whose path violates the grammar is left unchanged: the verifier
-    cannot reach it, because a token on its path has probability 0.
+    The matcher follows output and path of each row. A row whose path violates the grammar is left
+    unchanged: the verifier cannot reach it, because a token on its path has probability 0.
     """
 
     def __init__(self, grammar: Grammar):
-        self.grammar, self._matcher, self._consumed = grammar, grammar.matcher(), []
+        self.grammar = grammar
+        self._matcher = grammar.matcher()
+        self._consumed = []
 
     def __call__(self, logits: Tensor, context: Context) -> Tensor:
         if not self._follow(context.output):
@@ -88,7 +99,8 @@ class GrammarMask:
         return logits
 
     def forced(self, output: Sequence[int]) -> list[int]:
-        """Return the tokens that must follow the output, up to the first position with a choice; without end tokens."""
+        """Return the tokens that must follow the output, up to the first position with a choice; without
+        end tokens."""
         found: list[int] = []
         while len(found) < MOST_FORCED and self._follow([*output, *found]):
             more = [token for token in self._matcher.compute_ff_tokens() if token not in self.grammar.ends]
@@ -109,7 +121,7 @@ class GrammarMask:
             del self._consumed[same:]
         done = self._matcher.try_consume_tokens(tokens[same:]) if same < len(tokens) else 0
         self._check()
-        self._consumed += tokens[same:same + done]
+        self._consumed += tokens[same : same + done]
         return len(self._consumed) == len(tokens)
 
     def _bits(self) -> np.ndarray:
@@ -118,11 +130,14 @@ class GrammarMask:
         return np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")
 
     def _check(self) -> None:
-        """Raise SessionError where the matcher gave up, because a format needs more work or memory than llguidance spends on it: its
-        mask would end the answer, or no longer constrain it."""
+        """Raise SessionError where the matcher gave up, because a format needs more work or memory than
+        llguidance spends on it: its mask would end the answer, or no longer constrain it."""
         if self._matcher.is_error():
             problem = self._matcher.get_error().splitlines()[0].rstrip(".")[:120]
-            raise SessionError(f"The response format takes more work than its matcher may spend ({problem}).", "format.grammar")
+            raise SessionError(
+                f"The response format takes more work than its matcher may spend ({problem}).",
+                "format.grammar",
+            )
 
     def _allowed(self, width: int) -> Tensor:
         bits = self._bits()[:width]

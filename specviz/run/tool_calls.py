@@ -1,8 +1,9 @@
 """Tool calls: parse ``tool_choice``, constrain an answer to a call, and find the calls in an answer.
 
-Two formats of a call are known: Hermes' (a template that has ``<tool_call>``, as those of Qwen 2.5 and 3), and for any
-other template that reads tools a bare JSON object. Both hold {"name", "arguments"}.
+Two formats of a call are known: Hermes' (a template that has ``<tool_call>``, as those of Qwen 2.5 and 3),
+and for any other template that reads tools a bare JSON object. Both hold {"name", "arguments"}.
 """
+
 from __future__ import annotations
 
 import json
@@ -17,23 +18,32 @@ CHOICES = ("none", "auto", "required")
 BEGIN = "<tool_call>"
 END = "</tool_call>"
 CALL = re.compile(re.escape(BEGIN) + r"(.*?)" + re.escape(END), re.DOTALL)
-SPACED = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}  # JSON as templates write it
+SPACED = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+}  # JSON as templates write it
 Call = dict[str, str]  # {"name", "arguments": JSON}
 
 
 def read_tool_choice(given: Any, tools: Sequence[dict[str, Any]]) -> str | dict[str, Any] | None:
-    """Parse "none", "auto", "required" or {"type": "function", "function": {"name": NAME}}; return it unchanged. Raises
-    SessionError."""
+    """Parse "none", "auto", "required" or {"type": "function", "function": {"name": NAME}}; return it
+    unchanged. Raises SessionError."""
     if given is None:
         return None
     name = _chosen(given)
     if not (isinstance(given, str) and given in CHOICES) and name is None:
-        raise SessionError(f'tool_choice is one of {", ".join(CHOICES)}, or {{"type": "function", "function": {{"name": NAME}}}}.',
-                           "request.tool_choice")
+        raise SessionError(
+            f'tool_choice is one of {", ".join(CHOICES)}, or {{"type": "function", "function": {{"name": NAME}}}}.',
+            "request.tool_choice",
+        )
     if not tools and given != "none":
         raise SessionError("tool_choice needs tools.", "request.tool_choice_tools")
     if name is not None and name not in tool_names(tools):
-        raise SessionError(f"tool_choice names {name[:60]!r}; the tools are {', '.join(tool_names(tools))}.", "request.tool_choice_name")
+        raise SessionError(
+            f"tool_choice names {name[:60]!r}; the tools are {', '.join(tool_names(tools))}.",
+            "request.tool_choice_name",
+        )
     return given
 
 
@@ -60,7 +70,8 @@ def is_tagged(tokenizer: Any) -> bool:
 
 
 def call_format(tools: Sequence[dict[str, Any]], tokenizer: Any) -> dict[str, Any] | None:
-    """Return the response format of one call of one of these tools, in the format of the chat template; None without tools."""
+    """Return the response format of one call of one of these tools, in the format of the chat template;
+    None without tools."""
     if not tools:
         return None
     before, after = (f"{BEGIN}\n", f"\n{END}") if is_tagged(tokenizer) else ("", "")
@@ -76,8 +87,8 @@ def call_format(tools: Sequence[dict[str, Any]], tokenizer: Any) -> dict[str, An
 
 @dataclass
 class CallReader:
-    """Finds calls of these tools in an answer that arrives in pieces; everything else stays text. tagged: calls stand
-    between tags."""
+    """Finds calls of these tools in an answer that arrives in pieces; everything else stays text. tagged:
+    calls stand between tags."""
 
     tools: Sequence[dict[str, Any]]
     tagged: bool
@@ -85,7 +96,8 @@ class CallReader:
     _begun: bool = field(default=False, init=False)
 
     def take(self, text: str) -> str:
-        """Add a piece of the answer; return the text that may be shown now because it cannot be part of a call."""
+        """Add a piece of the answer; return the text that may be shown now because it cannot be part of a
+        call."""
         if not self.tools:
             return text
         self._held += text
@@ -101,10 +113,14 @@ class CallReader:
         at = self._held.find(BEGIN)
         if at >= 0:
             return at
-        return next((len(self._held) - n for n in range(len(BEGIN) - 1, 0, -1) if self._held.endswith(BEGIN[:n])), len(self._held))
+        return next(
+            (len(self._held) - n for n in range(len(BEGIN) - 1, 0, -1) if self._held.endswith(BEGIN[:n])),
+            len(self._held),
+        )
 
     def close(self) -> tuple[str, list[Call]]:
-        """End the answer. Return (rest of the text, calls). If one call cannot be parsed, all of them stay text."""
+        """End the answer. Return (rest of the text, calls). If one call cannot be parsed, all of them stay
+        text."""
         found = CALL.findall(self._held) if self.tagged else [self._held]
         calls = [call for call in map(self._call, found) if call is not None]
         if not calls or len(calls) < len(found):
@@ -116,5 +132,13 @@ class CallReader:
             given = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        good = isinstance(given, dict) and given.get("name") in tool_names(self.tools) and isinstance(given.get("arguments"), dict)
-        return {"name": given["name"], "arguments": json.dumps(given["arguments"], ensure_ascii=False)} if good else None
+        good = (
+            isinstance(given, dict)
+            and given.get("name") in tool_names(self.tools)
+            and isinstance(given.get("arguments"), dict)
+        )
+        return (
+            {"name": given["name"], "arguments": json.dumps(given["arguments"], ensure_ascii=False)}
+            if good
+            else None
+        )

@@ -1,4 +1,6 @@
-"""The configured servers: those in models.yaml, in SPECVIZ_SERVERS and on the command line. A visitor cannot add one."""
+"""The configured servers: those in models.yaml, in SPECVIZ_SERVERS and on the command line. A visitor
+cannot add one."""
+
 from __future__ import annotations
 
 import os
@@ -28,8 +30,8 @@ def servers() -> dict[str, Server]:
 
 
 def find_server(asked: str) -> Server:
-    """Return a server by its name, or one that is given as ``ENGINE=URL#MODEL``. Raises ServerError that lists the known servers.
-    """
+    """Return a server by its name, or one that is given as ``ENGINE=URL#MODEL``. Raises ServerError that
+    lists the known servers."""
     try:
         known = servers()
     except ZooError as error:

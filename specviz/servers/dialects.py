@@ -1,10 +1,12 @@
-"""Differences between engines: request fields beyond the common protocol, and where an answer reports speculation.
+"""Differences between engines: request fields beyond the common protocol, and where an answer reports
+speculation.
 
 All engines stream OpenAI's chat completions. vLLM: token ids with each message, and at the end
-``metrics.speculative_decoding`` (if started with --per-request-spec-decode-metrics). SGLang: token ids, and at the end
-``sglext.spec_tokens_details``. llama.cpp's llama-server: ``timings`` with ``draft_n`` and ``draft_n_accepted`` in each
-message. None of them reports the ids of rejected tokens.
+``metrics.speculative_decoding`` (if started with --per-request-spec-decode-metrics). SGLang: token ids, and
+at the end ``sglext.spec_tokens_details``. llama.cpp's llama-server: ``timings`` with ``draft_n`` and
+``draft_n_accepted`` in each message. None of them reports the ids of rejected tokens.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -21,9 +23,9 @@ HIGHEST_ID = 2**31 - 1
 
 @dataclass(frozen=True)
 class Drafts:
-    """Draft counts of one request so far, as its server reports them. drafted, accepted: tokens; steps: number of passes that
-    verified a draft; per_step: (drafted, accepted) for each of them, in order; histogram: {draft length: number of steps that
-    accepted 0, 1, ... tokens}."""
+    """Draft counts of one request so far, as its server reports them. drafted, accepted: tokens; steps:
+    number of passes that verified a draft; per_step: (drafted, accepted) for each of them, in order;
+    histogram: {draft length: number of steps that accepted 0, 1, ... tokens}."""
 
     drafted: int
     accepted: int
@@ -34,9 +36,9 @@ class Drafts:
 
 @dataclass(frozen=True)
 class Message:
-    """The content of one stream message. ids: its token ids, if reported; finish: why the answer ended; asked, written: prompt and
-    answer tokens so far; drafts: draft counts; own: further figures of the engine; doubt: why a figure in it is impossible, as
-    the end of a sentence."""
+    """The content of one stream message. ids: its token ids, if reported; finish: why the answer ended;
+    asked, written: prompt and answer tokens so far; drafts: draft counts; own: further figures of the
+    engine; doubt: why a figure in it is impossible, as the end of a sentence."""
 
     text: str = ""
     ids: tuple[int, ...] | None = None
@@ -50,7 +52,8 @@ class Message:
 
 
 def reported_count(value: Any, what: str) -> int | None:
-    """Check a reported count; return it, or None if it is missing. what: its name for the message. Raises ImpossibleFigure."""
+    """Check a reported count; return it, or None if it is missing. what: its name for the message. Raises
+    ImpossibleFigure."""
     if value is None:
         return None
     if type(value) is not int or not 0 <= value <= MOST:
@@ -59,8 +62,8 @@ def reported_count(value: Any, what: str) -> int | None:
 
 
 class OpenAI:
-    """The dialect of any server with the OpenAI protocol that does not report speculation; base class of the other engines'
-    dialects."""
+    """The dialect of any server with the OpenAI protocol that does not report speculation; base class of
+    the other engines' dialects."""
 
     title = "OpenAI's protocol"
     counters: dict[str, str] = {}  # of the engine's /metrics page: its name -> this project's name
@@ -77,8 +80,11 @@ class OpenAI:
         choice = choice[0] if isinstance(choice, list) and choice and isinstance(choice[0], dict) else {}
         delta = choice.get("delta")
         delta = delta if isinstance(delta, dict) else {}
-        text = "".join(part for part in (delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content"))
-                       if isinstance(part, str))
+        text = "".join(
+            part
+            for part in (delta.get("reasoning_content") or delta.get("reasoning"), delta.get("content"))
+            if isinstance(part, str)
+        )
         found: dict[str, Any] = {}
         doubt = ""
         for part in (self.tokens, self.usage, self.speculation):
@@ -88,15 +94,24 @@ class OpenAI:
                 doubt = doubt or str(error)
         finish = choice.get("finish_reason")
         model = message.get("model")
-        return Message(text=text, finish=finish if isinstance(finish, str) else "", model=model if isinstance(model, str) else "",
-                       doubt=doubt, **found)
+        return Message(
+            text=text,
+            finish=finish if isinstance(finish, str) else "",
+            model=model if isinstance(model, str) else "",
+            doubt=doubt,
+            **found,
+        )
 
     def tokens(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
         """Return the field ``ids`` of the message, if token ids are reported."""
         ids = choice.get("token_ids")
         if ids is None:
             return {}
-        if not isinstance(ids, list) or len(ids) > MOST_IDS or not all(type(i) is int and 0 <= i <= HIGHEST_ID for i in ids):
+        if (
+            not isinstance(ids, list)
+            or len(ids) > MOST_IDS
+            or not all(type(i) is int and 0 <= i <= HIGHEST_ID for i in ids)
+        ):
             raise ImpossibleFigure("ids")
         return {"ids": tuple(ids)}
 
@@ -105,8 +120,10 @@ class OpenAI:
         usage = message.get("usage")
         if not isinstance(usage, dict):
             return {}
-        return {"asked": reported_count(usage.get("prompt_tokens"), "count of prompt tokens"),
-                "written": reported_count(usage.get("completion_tokens"), "count of written tokens")}
+        return {
+            "asked": reported_count(usage.get("prompt_tokens"), "count of prompt tokens"),
+            "written": reported_count(usage.get("completion_tokens"), "count of written tokens"),
+        }
 
     def speculation(self, message: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
         """Return the field ``drafts`` of the message, if draft counts are reported."""
@@ -118,9 +135,12 @@ class VLLM(OpenAI):
 
     title = "vLLM"
     per_step = True
-    counters = {"vllm:spec_decode_num_drafts_total": "steps", "vllm:spec_decode_num_draft_tokens_total": "drafted",
-                "vllm:spec_decode_num_accepted_tokens_total": "accepted",
-                "vllm:spec_decode_num_accepted_tokens_per_pos_total": "accepted_at"}
+    counters = {
+        "vllm:spec_decode_num_drafts_total": "steps",
+        "vllm:spec_decode_num_draft_tokens_total": "drafted",
+        "vllm:spec_decode_num_accepted_tokens_total": "accepted",
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total": "accepted_at",
+    }
 
     def ask(self, sampling):
         return super().ask(sampling) | {"return_token_ids": True}
@@ -131,8 +151,13 @@ class VLLM(OpenAI):
         if not isinstance(found, dict):
             return {}
         by_length = found.get("acceptance_histogram_by_draft_length")
-        drafts = Drafts(_needed(found, "num_draft_tokens"), _needed(found, "num_accepted_draft_tokens"),
-                        _needed(found, "num_spec_steps"), _histogram(by_length), _steps(found))
+        drafts = Drafts(
+            _needed(found, "num_draft_tokens"),
+            _needed(found, "num_accepted_draft_tokens"),
+            _needed(found, "num_spec_steps"),
+            _histogram(by_length),
+            _steps(found),
+        )
         return {"drafts": validated_drafts(drafts, found.get("acceptance_histogram"))}
 
 
@@ -148,22 +173,31 @@ class SGLang(OpenAI):
         return super().ask(sampling) | {"return_token_ids": True, "return_spec_tokens_details": True}
 
     def speculation(self, message, choice):
-        ext = next((one for one in (message.get("sglext"), choice.get("sglext")) if isinstance(one, dict)), {})
+        ext = next(
+            (one for one in (message.get("sglext"), choice.get("sglext")) if isinstance(one, dict)), {}
+        )
         found = ext.get("spec_tokens_details")
         if not isinstance(found, dict) or not found.get("spec_verify_ct"):
             return {}
-        drafts = Drafts(_needed(found, "spec_num_proposed_drafts"), _needed(found, "spec_num_correct_drafts"),
-                        _needed(found, "spec_verify_ct"))
+        drafts = Drafts(
+            _needed(found, "spec_num_proposed_drafts"),
+            _needed(found, "spec_num_correct_drafts"),
+            _needed(found, "spec_verify_ct"),
+        )
         return {"drafts": validated_drafts(drafts, found.get("spec_correct_drafts_histogram"))}
 
 
 class LlamaCpp(OpenAI):
-    """The dialect of llama-server, and of llama-cpp-python's server, which reports nothing about its drafts."""
+    """The dialect of llama-server, and of llama-cpp-python's server, which reports nothing about its
+    drafts."""
 
     title = "llama.cpp"
-    counters = {"llamacpp:spec_decode_num_drafts_total": "steps", "llamacpp:spec_decode_num_draft_tokens_total": "drafted",
-                "llamacpp:spec_decode_num_accepted_tokens_total": "accepted",
-                "llamacpp:spec_decode_num_accepted_tokens_per_pos_total": "accepted_at"}
+    counters = {
+        "llamacpp:spec_decode_num_drafts_total": "steps",
+        "llamacpp:spec_decode_num_draft_tokens_total": "drafted",
+        "llamacpp:spec_decode_num_accepted_tokens_total": "accepted",
+        "llamacpp:spec_decode_num_accepted_tokens_per_pos_total": "accepted_at",
+    }
 
     def ask(self, sampling):
         # The defaults of min_p and repeat_penalty of llama-server change the distribution.
@@ -173,8 +207,11 @@ class LlamaCpp(OpenAI):
         found = message.get("timings")
         if not isinstance(found, dict):
             return {}
-        own = {here: value / 1e3 for there, here in (("prompt_ms", "prefill_seconds"), ("predicted_ms", "seconds"))
-               if type(value := found.get(there, -1)) in (int, float) and 0 <= value <= MOST}
+        own = {
+            here: value / 1e3
+            for there, here in (("prompt_ms", "prefill_seconds"), ("predicted_ms", "seconds"))
+            if type(value := found.get(there, -1)) in (int, float) and 0 <= value <= MOST
+        }
         written = reported_count(found.get("predicted_n"), "count of written tokens")
         out: dict[str, Any] = {"own": own, "written": written}
         drafted = reported_count(found.get("draft_n"), "count of drafted tokens")
@@ -222,7 +259,11 @@ def _histogram(found: Any) -> dict[int, list[int]]:
     """Return {draft length: steps that accepted 0, 1, ...}."""
     if found is None:
         return {}
-    if not isinstance(found, dict) or len(found) > 256 or not all(str(k).isdecimal() and len(k) < 5 for k in found):
+    if (
+        not isinstance(found, dict)
+        or len(found) > 256
+        or not all(str(k).isdecimal() and len(k) < 5 for k in found)
+    ):
         raise ImpossibleFigure("histogram")
     out = {int(length): _counts(line) for length, line in found.items()}
     if any(len(line) > length + 1 for length, line in out.items()):
@@ -235,9 +276,13 @@ def _steps(found: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     drafted, accepted = found.get("per_step_drafted"), found.get("per_step_accepted")
     if drafted is None or accepted is None:
         return ()
-    if not all(isinstance(one, list) and len(one) <= 100_000 for one in (drafted, accepted)) or len(drafted) != len(accepted):
+    if not all(isinstance(one, list) and len(one) <= 100_000 for one in (drafted, accepted)) or len(
+        drafted
+    ) != len(accepted):
         raise ImpossibleFigure("steps")
-    pairs = tuple((reported_count(d, "step") or 0, reported_count(a, "step") or 0) for d, a in zip(drafted, accepted))
+    pairs = tuple(
+        (reported_count(d, "step") or 0, reported_count(a, "step") or 0) for d, a in zip(drafted, accepted)
+    )
     if any(a > d for d, a in pairs):
         raise ImpossibleFigure("accepted")
     return pairs

@@ -1,4 +1,5 @@
 """Parse a stream of server-sent events, each a JSON object. Anything else raises ServerError."""
+
 from __future__ import annotations
 
 import json
@@ -13,9 +14,9 @@ LARGEST = 2**20  # bytes of a message, as of a line
 
 
 def messages(name: str, lines: Iterable[bytes], most: int) -> Iterator[dict[str, Any]]:
-    """Yield the messages up to [DONE]. name: the server's; most: maximum number of messages. Raises ServerError for a malformed
-    message, an error object, too many messages, and a stream that ends inside a message. A stream that ends without [DONE]
-    raises nothing; the caller decides about it."""
+    """Yield the messages up to [DONE]. name: the server's; most: maximum number of messages. Raises
+    ServerError for a malformed message, an error object, too many messages, and a stream that ends inside a
+    message. A stream that ends without [DONE] raises nothing; the caller decides about it."""
     data: list[bytes] = []
     count = size = 0
     for line in lines:
@@ -59,7 +60,11 @@ def _depth(value: Any) -> int:
     """Return the nesting depth of plain data, without recursion; stops soon after DEEPEST."""
     level, depth = [value], 0
     while level and depth <= DEEPEST:
-        level = [one for item in level if isinstance(item, (dict, list))
-                 for one in (item.values() if isinstance(item, dict) else item)]
+        level = [
+            one
+            for item in level
+            if isinstance(item, (dict, list))
+            for one in (item.values() if isinstance(item, dict) else item)
+        ]
         depth += 1
     return depth

@@ -1,6 +1,8 @@
-"""The figures of a server's lane, each with a badge: ``observed`` (reported by the server or timed by the client), ``inferred`` (from
-the sizes of messages) or ``unknown``. A figure that contradicts another is left out, and the contradiction is listed.
+"""The figures of a server's lane, each with a badge: ``observed`` (reported by the server or timed by the
+client), ``inferred`` (from the sizes of messages) or ``unknown``. A figure that contradicts another is left
+out, and the contradiction is listed.
 """
+
 from __future__ import annotations
 
 import re
@@ -41,7 +43,11 @@ class ServerFigures:
         if not message.text and not message.ids:
             return 0
         size = len(message.ids) if message.ids else 1
-        self.tokens, self.messages, self.largest = self.tokens + size, self.messages + 1, max(self.largest, size)
+        self.tokens, self.messages, self.largest = (
+            self.tokens + size,
+            self.messages + 1,
+            max(self.largest, size),
+        )
         self.with_ids += message.ids is not None
         return size
 
@@ -50,12 +56,19 @@ class ServerFigures:
         if words not in self.doubts:
             self.doubts.append(words)
 
-    def facts(self, before: dict[str, float] | None = None, after: dict[str, float] | None = None) -> dict[str, Any]:
-        """Return {facts: [{name, badge, value}], doubts: [...]}: figures of this request, and figures named ``server_...`` over
-        all clients since the request began. before, after: the server's metrics at its begin and end (``read_metrics``)."""
+    def facts(
+        self, before: dict[str, float] | None = None, after: dict[str, float] | None = None
+    ) -> dict[str, Any]:
+        """Return {facts: [{name, badge, value}], doubts: [...]}: figures of this request, and figures named
+        ``server_...`` over all clients since the request began. before, after: the server's metrics at its
+        begin and end (``read_metrics``)."""
         ids = self.messages > 0 and self.with_ids == self.messages
         tokens = self._count(ids)
-        facts = [tokens, _fact("token_ids", "observed" if ids else "unknown", None), _fact("refused_ids", "unknown", None)]
+        facts = [
+            tokens,
+            _fact("token_ids", "observed" if ids else "unknown", None),
+            _fact("refused_ids", "unknown", None),
+        ]
         facts += [_fact("prompt_tokens", "observed", self.asked)] if self.asked is not None else []
         facts += self._speculation(tokens["value"], ids)
         facts += [_fact(f"own_{name}", "observed", value) for name, value in self.own.items()]
@@ -63,8 +76,14 @@ class ServerFigures:
         return {"facts": facts, "doubts": self.doubts[:8]}
 
     def _count(self, ids: bool) -> dict[str, Any]:
-        """Return the answer's length: the number of ids received, else the server's count, else one token per message."""
-        if ids and self.written is not None and self.written != self.tokens and abs(self.written - self.tokens) > 1:  # an end token
+        """Return the answer's length: the number of ids received, else the server's count, else one token
+        per message."""
+        if (
+            ids
+            and self.written is not None
+            and self.written != self.tokens
+            and abs(self.written - self.tokens) > 1
+        ):  # an end token
             self.doubt(DOUBTS["written_ids"].format(written=self.written, tokens=self.tokens))
         if ids:
             return _fact("tokens", "observed", self.tokens)
@@ -81,46 +100,63 @@ class ServerFigures:
             found = None
         if found is None:
             return self._inferred(tokens, ids)
-        out = [_fact("drafted", "observed", found.drafted), _fact("accepted", "observed", found.accepted),
-               _fact("acceptance_rate", "observed", found.accepted / found.drafted if found.drafted else None)]
-        passes = max(found.steps or 0, tokens - found.accepted)  # each adds one token of the target; a pass without a draft is not a step
-        out += [_fact("passes", "observed", passes), _fact("accepted_length", "observed", tokens / passes if passes else None)]
+        out = [
+            _fact("drafted", "observed", found.drafted),
+            _fact("accepted", "observed", found.accepted),
+            _fact("acceptance_rate", "observed", found.accepted / found.drafted if found.drafted else None),
+        ]
+        passes = max(
+            found.steps or 0, tokens - found.accepted
+        )  # each adds one token of the target; a pass without a draft is not a step
+        out += [
+            _fact("passes", "observed", passes),
+            _fact("accepted_length", "observed", tokens / passes if passes else None),
+        ]
         if found.steps is not None:
             out.append(_fact("steps", "observed", found.steps))
         if found.histogram:
-            known = all(length or len(line) == 1 for length, line in found.histogram.items())  # how long each draft was
-            out.append(_fact("by_position", "observed" if known else "inferred", by_position(found.histogram)))
+            known = all(
+                length or len(line) == 1 for length, line in found.histogram.items()
+            )  # how long each draft was
+            out.append(
+                _fact("by_position", "observed" if known else "inferred", by_position(found.histogram))
+            )
         if found.per_step:
             out.append(_fact("per_step", "observed", [list(step) for step in found.per_step[:LONGEST_LIST]]))
         return out
 
     def _inferred(self, tokens: int, ids: bool) -> list[dict[str, Any]]:
-        """Return figures derived from message sizes, if the engine sends one message per pass and at least one held several
-        tokens."""
+        """Return figures derived from message sizes, if the engine sends one message per pass and at least
+        one held several tokens."""
         unknown = [_fact(name, "unknown", None) for name in ("drafted", "accepted", "acceptance_rate")]
         sized = ids or (self.written is not None and tokens > self.messages)
         if self.engine.per_step and sized and self.messages and tokens > self.messages:
-            return [_fact("passes", "inferred", self.messages), _fact("accepted_length", "inferred", tokens / self.messages), *unknown]
+            return [
+                _fact("passes", "inferred", self.messages),
+                _fact("accepted_length", "inferred", tokens / self.messages),
+                *unknown,
+            ]
         return [_fact("passes", "unknown", None), _fact("accepted_length", "unknown", None), *unknown]
 
 
 def by_position(histogram: dict[int, list[int]]) -> list[list[int]]:
-    """Return [[tried, accepted], ...] for each position in a chain. A position counts as tried if all before it were accepted. Key
-    0 with longer rows means drafts of unknown length; they are taken to be as long as the longest accepted one."""
+    """Return [[tried, accepted], ...] for each position in a chain. A position counts as tried if all
+    before it were accepted. Key 0 with longer rows means drafts of unknown length; they are taken to be as
+    long as the longest accepted one."""
     out: list[list[int]] = []
     for length, line in histogram.items():
         places = length if len(line) <= length + 1 and length else len(line) - 1
         for place in range(1, min(places, MOST_DEPTH) + 1):
             while len(out) < place:
                 out.append([0, 0])
-            out[place - 1][0] += sum(line[place - 1:])
+            out[place - 1][0] += sum(line[place - 1 :])
             out[place - 1][1] += sum(line[place:])
     return out
 
 
 def read_metrics(engine: OpenAI, page: str) -> dict[str, float]:
-    """Parse the text of an engine's /metrics page. Return {figure: value} with this project's names, summed over labels;
-    "accepted_at:2" is draft position 2."""
+    """Parse the text of an engine's /metrics page. Return {figure: value} with this project's names, summed
+    over labels; "accepted_at:2" is draft position 2."""
     found: dict[str, float] = {}
     for line in page.splitlines()[:100_000]:
         match = _SAMPLE.match(line)
@@ -139,16 +175,26 @@ def read_metrics(engine: OpenAI, page: str) -> dict[str, float]:
 
 
 def _server(engine: OpenAI, before: dict[str, float], after: dict[str, float]) -> list[dict[str, Any]]:
-    """Return figures of the whole server: the increase of its counters, including other clients' requests; gauges at their
-    current value."""
-    gained = {name: after[name] - before[name] for name in after if name in before and name not in engine.gauges.values()}
+    """Return figures of the whole server: the increase of its counters, including other clients' requests;
+    gauges at their current value."""
+    gained = {
+        name: after[name] - before[name]
+        for name in after
+        if name in before and name not in engine.gauges.values()
+    }
     if any(value < 0 for value in gained.values()):  # it was restarted in between
         gained = {}
-    out = [_fact(f"server_{name}", "observed", after[name]) for name in engine.gauges.values() if name in after]
+    out = [
+        _fact(f"server_{name}", "observed", after[name]) for name in engine.gauges.values() if name in after
+    ]
     if gained.get("steps") and gained.get("drafted"):
-        out += [_fact("server_accepted_length", "observed", 1 + gained.get("accepted", 0.0) / gained["steps"]),
-                _fact("server_acceptance_rate", "observed", gained.get("accepted", 0.0) / gained["drafted"])]
-    places = sorted(int(name.partition(":")[2]) for name in gained if name.startswith("accepted_at:"))[:MOST_DEPTH]
+        out += [
+            _fact("server_accepted_length", "observed", 1 + gained.get("accepted", 0.0) / gained["steps"]),
+            _fact("server_acceptance_rate", "observed", gained.get("accepted", 0.0) / gained["drafted"]),
+        ]
+    places = sorted(int(name.partition(":")[2]) for name in gained if name.startswith("accepted_at:"))[
+        :MOST_DEPTH
+    ]
     if places and gained.get("steps"):
         rates = [gained[f"accepted_at:{i}"] / gained["steps"] for i in places]
         out.append(_fact("server_by_position", "observed", rates))
@@ -158,4 +204,8 @@ def _server(engine: OpenAI, before: dict[str, float], after: dict[str, float]) -
 
 
 def _fact(name: str, badge: str, value: Any) -> dict[str, Any]:
-    return {"name": name, "badge": badge if value is not None or name in ("token_ids", "refused_ids") else "unknown", "value": value}
+    return {
+        "name": name,
+        "badge": badge if value is not None or name in ("token_ids", "refused_ids") else "unknown",
+        "value": value,
+    }

@@ -1,8 +1,10 @@
-"""HTTP client for untrusted servers: no redirects, no proxies, and limits on the bytes, pieces and time of every answer.
+"""HTTP client for untrusted servers: no redirects, no proxies, and limits on the bytes, pieces and time of
+every answer.
 
-A thread reads the answer and may block. Closing the call from another thread ends the read. A watchdog closes it at the
-time limit, so that a server that sends one byte per minute is cut off, too.
+A thread reads the answer and may block. Closing the call from another thread ends the read. A watchdog
+closes it at the time limit, so that a server that sends one byte per minute is cut off, too.
 """
+
 from __future__ import annotations
 
 import http.client
@@ -27,9 +29,9 @@ TRAILERS = 64  # lines after the last chunk
 
 @dataclass(frozen=True)
 class Bounds:
-    """Limits on what a server may send. connect, begin, silent: seconds to connect, until the answer begins, and between data;
-    line, stream, page: maximum bytes of a line, of a stream and of a page; messages, lines: maximum number per stream; pieces:
-    maximum number of text pieces per answer."""
+    """Limits on what a server may send. connect, begin, silent: seconds to connect, until the answer
+    begins, and between data; line, stream, page: maximum bytes of a line, of a stream and of a page;
+    messages, lines: maximum number per stream; pieces: maximum number of text pieces per answer."""
 
     connect: float = 3.0
     begin: float = 30.0
@@ -43,12 +45,16 @@ class Bounds:
 
 
 def read_url(url: Any) -> str:
-    """Check a server's address; return it without a trailing slash. Raises ServerError for schemes other than http and https, and
-    for an address with a password."""
+    """Check a server's address; return it without a trailing slash. Raises ServerError for schemes other
+    than http and https, and for an address with a password."""
     try:
         parts = urlsplit(url.strip())
         good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        good = good and not (parts.username or parts.password or parts.query or parts.fragment) and url.strip().isprintable()
+        good = (
+            good
+            and not (parts.username or parts.password or parts.query or parts.fragment)
+            and url.strip().isprintable()
+        )
     except (ValueError, AttributeError):
         good = False
     if not good:
@@ -57,8 +63,8 @@ def read_url(url: Any) -> str:
 
 
 class _Response(http.client.HTTPResponse):
-    """A response with at most ``INFORMATIONAL`` 1xx responses before it and ``TRAILERS`` lines after its last chunk; the standard
-    library reads either without limit."""
+    """A response with at most ``INFORMATIONAL`` 1xx responses before it and ``TRAILERS`` lines after its
+    last chunk; the standard library reads either without limit."""
 
     def _read_status(self) -> tuple[str, int, str]:
         self._statuses = getattr(self, "_statuses", 0) + 1
@@ -74,10 +80,12 @@ class _Response(http.client.HTTPResponse):
 
 
 class Call:
-    """One request to a server. seconds: time limit of the whole call. ``close`` may be called from any thread and ends a blocked
-    read."""
+    """One request to a server. seconds: time limit of the whole call. ``close`` may be called from any
+    thread and ends a blocked read."""
 
-    def __init__(self, name: str, url: str, bounds: Bounds = Bounds(), key: str = "", seconds: float | None = None):
+    def __init__(
+        self, name: str, url: str, bounds: Bounds = Bounds(), key: str = "", seconds: float | None = None
+    ):
         self.name, self.bounds = name, bounds
         self._parts, self._key = urlsplit(url), key
         self._socket: socket.socket | None = None
@@ -117,7 +125,9 @@ class Call:
 
     def lines(self, path: str, body: dict[str, Any]) -> Iterator[bytes]:
         """Send a POST request; yield the lines of the event stream without line ends. Raises ServerError."""
-        rest, total, count = bytearray(), 0, 0
+        rest = bytearray()
+        total = 0
+        count = 0
         for piece in self._answer("POST", path, json.dumps(body).encode(), "text/event-stream"):
             total += len(piece)
             if total > self.bounds.stream:
@@ -195,7 +205,11 @@ class Call:
         found = (answer.getheader("Content-Type") or "").split(";")[0].strip().lower()
         if answer.status != 200 or (kind and found == "application/json"):
             words = _error_of(answer.read(65536)) if found == "application/json" else ""
-            why = f": {words}" if words else f" ({one_line(http.client.responses.get(answer.status, 'no known status'))})"
+            why = (
+                f": {words}"
+                if words
+                else f" ({one_line(http.client.responses.get(answer.status, 'no known status'))})"
+            )
             raise ServerError("status", name=self.name, status=answer.status, why=why)
         if (answer.getheader("Content-Encoding") or "identity").strip().lower() != "identity":
             raise ServerError("compressed", name=self.name)
@@ -215,14 +229,19 @@ def error_words(message: Any) -> str | None:
     """Return the text of an error object; None if the message is not one."""
     if not isinstance(message, dict):
         return None
-    found = message.get("error") or (message if message.get("object") == "error" else None) or message.get("detail")
+    found = (
+        message.get("error")
+        or (message if message.get("object") == "error" else None)
+        or message.get("detail")
+    )
     if isinstance(found, dict):
         found = found.get("message") or found.get("type") or "it does not say why"
     return None if not found else one_line(found if isinstance(found, str) else "it does not say why")
 
 
 def _trouble(error: Exception) -> str:
-    """Return the identifier of a failure; a library's message may contain what the server sent, so it is not shown."""
+    """Return the identifier of a failure; a library's message may contain what the server sent, so it is
+    not shown."""
     if isinstance(error, ConnectionRefusedError):
         return "refused"
     if isinstance(error, socket.gaierror):

@@ -1,8 +1,9 @@
-"""Merge server lanes into a race of local lanes. Local lanes take turns; a server runs on its own, so each stream is read by a
-thread, and its times include no waiting for other lanes.
+"""Merge server lanes into a race of local lanes. Local lanes take turns; a server runs on its own, so each
+stream is read by a thread, and its times include no waiting for other lanes.
 
-A server on this machine shares the processor with the local lanes and cannot be paused, so it is read to its end before they
-begin."""
+A server on this machine shares the processor with the local lanes and cannot be paused, so it is read to
+its end before they begin."""
+
 from __future__ import annotations
 
 import queue
@@ -21,7 +22,9 @@ class _Reader:
     """A stream and the thread that reads it."""
 
     def __init__(self, lane: int, stream: Stream):
-        self.lane, self.stream, self.over = lane, stream, False
+        self.lane = lane
+        self.stream = stream
+        self.over = False
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._read, name=f"specviz-server-{lane}", daemon=True)
         self._thread.start()
@@ -46,10 +49,13 @@ class _Reader:
                 yield self.lane, event
 
 
-def merge_lanes(local: Generator[tuple[int, Any], None, None], streams: Mapping[int, Stream],
-           cancel: threading.Event | None = None) -> Iterator[tuple[int, Any]]:
-    """Yield (lane, event) of the local lanes and of the server streams. local: the race of the local lanes; its None events are
-    passed on. Closing the generator ends all lanes."""
+def merge_lanes(
+    local: Generator[tuple[int, Any], None, None],
+    streams: Mapping[int, Stream],
+    cancel: threading.Event | None = None,
+) -> Iterator[tuple[int, Any]]:
+    """Yield (lane, event) of the local lanes and of the server streams. local: the race of the local lanes;
+    its None events are passed on. Closing the generator ends all lanes."""
     readers: list[_Reader] = []
     try:
         with closing(local):

@@ -1,7 +1,9 @@
-"""All messages about external servers, by identifier. Tests refer to identifiers, so a wording can be changed here alone.
+"""All messages about external servers, by identifier. Tests refer to identifiers, so a wording can be
+changed here alone.
 
 ``DOUBTS``: reasons why a reported figure is impossible, as ends of sentences.
 """
+
 from __future__ import annotations
 
 import re
@@ -64,9 +66,10 @@ _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-
 
 
 def one_line(words: Any, most: int = 160) -> str:
-    """Return text from a server for use in a message: on one line, of bounded length, without control or direction characters."""
+    """Return text from a server for use in a message: on one line, of bounded length, without control or
+    direction characters."""
     text = words if isinstance(words, str) else str(words)
-    text = " ".join(_HIDDEN.sub(" ", text[:8 * most]).split())
+    text = " ".join(_HIDDEN.sub(" ", text[: 8 * most]).split())
     return text if len(text) <= most else text[:most] + "\u2026"
 
 
@@ -79,7 +82,8 @@ class ServerError(ValueError):
 
 
 class ImpossibleFigure(ValueError):
-    """A reported figure is impossible. The message is the end of a sentence; ``code``: its identifier in DOUBTS."""
+    """A reported figure is impossible. The message is the end of a sentence; ``code``: its identifier in
+    DOUBTS."""
 
     def __init__(self, code: str, /, **values: Any):
         super().__init__(DOUBTS[code].format(**values))

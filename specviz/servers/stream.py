@@ -1,4 +1,6 @@
-"""One request to a server as the events of a lane. Each message counts as a round, with times measured by the client."""
+"""One request to a server as the events of a lane. Each message counts as a round, with times measured by
+the client."""
+
 from __future__ import annotations
 
 import logging
@@ -29,19 +31,35 @@ LOOPBACK = ("localhost", "127.", "[::1]")
 
 
 class Stream:
-    """A server lane: one request as a stream of events. ``events`` may be iterated once, in any thread; ``close`` ends it from
-    another thread. deadline: seconds of wall clock."""
+    """A server lane: one request as a stream of events. ``events`` may be iterated once, in any thread;
+    ``close`` ends it from another thread. deadline: seconds of wall clock."""
 
-    def __init__(self, server: Server, conversation: Sequence[dict[str, str]], max_new_tokens: int, sampling: Any,
-                 deadline: float | None = None, bounds: Bounds = Bounds(), mode: str = "live"):
-        self.server, self.engine, self.bounds = server, ENGINES[server.engine], bounds
-        self.url, self.wanted, self.sampling, self.mode = read_url(server.url), max_new_tokens, sampling, mode
+    def __init__(
+        self,
+        server: Server,
+        conversation: Sequence[dict[str, str]],
+        max_new_tokens: int,
+        sampling: Any,
+        deadline: float | None = None,
+        bounds: Bounds = Bounds(),
+        mode: str = "live",
+    ):
+        self.server = server
+        self.engine = ENGINES[server.engine]
+        self.bounds = bounds
+        self.url = read_url(server.url)
+        self.wanted = max_new_tokens
+        self.sampling = sampling
+        self.mode = mode
         self.conversation = [{"role": m["role"], "content": m["content"]} for m in conversation]
         self.run_id, self.figures = uuid.uuid4().hex[:12], ServerFigures(self.engine)
         self._ends_at = None if deadline is None else time.monotonic() + deadline
         self._call: Call | None = None
         self._lock, self._why = threading.Lock(), ""
-        self._began, self._first, self._last, self._written = 0.0, 0.0, 0.0, 0
+        self._began = 0.0
+        self._first = 0.0
+        self._last = 0.0
+        self._written = 0
         self.model = server.model
 
     @property
@@ -58,10 +76,12 @@ class Stream:
                 self._call.close(self._why)
 
     def events(self) -> Iterator[Event]:
-        """Yield Started, Prefilled, then Received, TextEmitted and Noted for each message, finally Finished or Failed. Never
-        raises."""
+        """Yield Started, Prefilled, then Received, TextEmitted and Noted for each message, finally Finished
+        or Failed. Never raises."""
         yield Started(self._header())
-        finish, why, facts = "", "", {}
+        finish = ""
+        why = ""
+        facts = {}
         before: dict[str, float] = {}
         try:
             self.model = self.model or self._first_model()
@@ -89,7 +109,9 @@ class Stream:
         call = self._open()
         self._began = time.perf_counter()
         finish, number = "", 0
-        for raw in messages(self.server.name, call.lines("/chat/completions", self._body()), self.bounds.messages):
+        for raw in messages(
+            self.server.name, call.lines("/chat/completions", self._body()), self.bounds.messages
+        ):
             at = time.perf_counter() - self._began
             message = self.engine.read(raw)
             size = self.figures.add(message)
@@ -114,27 +136,40 @@ class Stream:
         ids = message.ids or (-1,)
         yield Received(number, at, ids)
         data = message.text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
-        parts = [data[i:i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
-        pieces = [*((token, b"") for token in ids[:-1]), *((-1, part) for part in parts[:-1]), (ids[-1], parts[-1])]
+        parts = [data[i : i + PIECE] for i in range(0, len(data), PIECE)] or [b""]
+        pieces = [
+            *((token, b"") for token in ids[:-1]),
+            *((-1, part) for part in parts[:-1]),
+            (ids[-1], parts[-1]),
+        ]
         emitted = []
-        for token, part in pieces:  # the end of each token's text within a message is unknown: all text is assigned to the last token
+        for (
+            token,
+            part,
+        ) in (
+            pieces
+        ):  # the end of each token's text within a message is unknown: all text is assigned to the last token
             emitted.append((token, part, self._written, self._written + len(part)))
             self._written += len(part)
         yield TextEmitted(number, tuple(emitted))
         drafts = message.drafts
         counts = {} if drafts is None else {"drafted": drafts.drafted, "accepted": drafts.accepted}
-        yield Noted(number, *self.note("message", tokens=len(ids) if message.ids else None, bytes=len(data), **counts))
+        yield Noted(
+            number, *self.note("message", tokens=len(ids) if message.ids else None, bytes=len(data), **counts)
+        )
 
     @staticmethod
     def note(kind: str, **data: Any) -> tuple[str, dict[str, Any]]:
-        """Return a note for an event, checked against its declaration in core.note_kinds. Raises ValueError for an undeclared
-        kind."""
+        """Return a note for an event, checked against its declaration in core.note_kinds. Raises ValueError
+        for an undeclared kind."""
         check(kind, data)
         return kind, data
 
     def _check_model(self, message: Message) -> None:
         if message.model and self.model and message.model != self.model:
-            self.figures.doubt(DOUBTS["model"].format(found=one_line(message.model, 60), asked=one_line(self.model, 60)))
+            self.figures.doubt(
+                DOUBTS["model"].format(found=one_line(message.model, 60), asked=one_line(self.model, 60))
+            )
 
     def _open(self, most: float | None = None) -> Call:
         """Open a call within the run's remaining time. Raises ServerError if none is left."""
@@ -170,8 +205,18 @@ class Stream:
             return {}
         try:
             with self._lock:
-                left = PAGE_SECONDS if self._ends_at is None else min(PAGE_SECONDS, self._ends_at - time.monotonic())
-            page = Call(self.server.name, self.url.removesuffix("/v1"), self.bounds, self.server.secret(), max(0.0, left)).page("/metrics")
+                left = (
+                    PAGE_SECONDS
+                    if self._ends_at is None
+                    else min(PAGE_SECONDS, self._ends_at - time.monotonic())
+                )
+            page = Call(
+                self.server.name,
+                self.url.removesuffix("/v1"),
+                self.bounds,
+                self.server.secret(),
+                max(0.0, left),
+            ).page("/metrics")
         except ServerError as error:
             log.info("the metrics of %s are not read: %s", self.server.name, error)
             return {}
@@ -179,29 +224,67 @@ class Stream:
 
     def _body(self) -> dict[str, Any]:
         sampling = self.sampling
-        return {"model": self.model, "messages": self.conversation, "max_tokens": self.wanted, "temperature": sampling.temperature,
-                "top_p": sampling.top_p, "seed": sampling.seed, "stream": True, "stream_options": {"include_usage": True},
-                **self.engine.ask(sampling)}
+        return {
+            "model": self.model,
+            "messages": self.conversation,
+            "max_tokens": self.wanted,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": sampling.seed,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self.engine.ask(sampling),
+        }
 
     def _totals(self, facts: list[dict[str, Any]]) -> dict[str, Any]:
         known = {fact["name"]: fact["value"] for fact in facts if fact["badge"] != "unknown"}
-        names = {"tokens": "tokens", "passes": "rounds", "drafted": "drafted", "accepted": "accepted", "by_position": "by_position"}
-        return {"seconds": self._last - self._first, "prefill_seconds": self._first, "text_bytes": self._written,
-                **{there: known[here] for here, there in names.items() if here in known}}
+        names = {
+            "tokens": "tokens",
+            "passes": "rounds",
+            "drafted": "drafted",
+            "accepted": "accepted",
+            "by_position": "by_position",
+        }
+        return {
+            "seconds": self._last - self._first,
+            "prefill_seconds": self._first,
+            "text_bytes": self._written,
+            **{there: known[here] for here, there in names.items() if here in known},
+        }
 
     def _header(self) -> dict[str, Any]:
         server, (*earlier, last) = self.server, self.conversation
         return {
-            "schema": "specviz-trace/1", "run_id": self.run_id, "mode": self.mode, "clock": "client",
+            "schema": "specviz-trace/1",
+            "run_id": self.run_id,
+            "mode": self.mode,
+            "clock": "client",
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "method": {"key": KEY + server.name, "title": server.name, "family": FAMILY, "exactness": "", "paper": "",
-                       "summary": f"{self.engine.title} on a server of its own, seen from outside."},
-            "knobs": {}, "prompt": {"text": last["content"], "ids": [],
-                                    "turns": [{"role": m["role"], "text": m["content"]} for m in earlier]},
-            "sampling": asdict(self.sampling), "max_new_tokens": self.wanted,
-            "target": {"name": server.model or server.name, "engine": self.engine.title}, "draft": None, "tokenizer": "",
-            "env": {"machine": f"a server with {self.engine.title}" + (" on this machine" if self.here else "")},
-            "top_k_saved": 0, "baseline_run_id": None, "deterministic": False,
+            "method": {
+                "key": KEY + server.name,
+                "title": server.name,
+                "family": FAMILY,
+                "exactness": "",
+                "paper": "",
+                "summary": f"{self.engine.title} on a server of its own, seen from outside.",
+            },
+            "knobs": {},
+            "prompt": {
+                "text": last["content"],
+                "ids": [],
+                "turns": [{"role": m["role"], "text": m["content"]} for m in earlier],
+            },
+            "sampling": asdict(self.sampling),
+            "max_new_tokens": self.wanted,
+            "target": {"name": server.model or server.name, "engine": self.engine.title},
+            "draft": None,
+            "tokenizer": "",
+            "env": {
+                "machine": f"a server with {self.engine.title}" + (" on this machine" if self.here else "")
+            },
+            "top_k_saved": 0,
+            "baseline_run_id": None,
+            "deterministic": False,
         }
 
 

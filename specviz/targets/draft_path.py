@@ -1,6 +1,7 @@
-"""Draft passes of a target through a second path (models/draft_path.py): rows after the text run with changed matrices over
-the target's own KV cache. Nothing of them is kept: their keys and values are in draft rows, which the next pass
-overwrites."""
+"""Draft passes of a target through a second path (models/draft_path.py): rows after the text run with
+changed matrices over the target's own KV cache. Nothing of them is kept: their keys and values are in draft
+rows, which the next pass overwrites."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ _blocks: WeakKeyDictionary[DraftPath, WeakKeyDictionary[Llama, list[Block]]] = W
 
 @dataclass(frozen=True)
 class BlockRows(Rows):
-    """The rows of a draft pass: the root and a chain. both: all rows attend to each other in both directions."""
+    """The rows of a draft pass: the root and a chain. both: all rows attend to each other in both
+    directions."""
 
     both: bool = False
 
@@ -35,8 +37,8 @@ class BlockRows(Rows):
 
 
 def block_rows(target: Any, path: DraftPath, tokens: Sequence[int]) -> BlockRows:
-    """Return the rows of the root and ``tokens`` after a target's committed tokens. Drops the target's draft rows. Raises
-    InvalidUse before the first sync."""
+    """Return the rows of the root and ``tokens`` after a target's committed tokens. Drops the target's
+    draft rows. Raises InvalidUse before the first sync."""
     if target.root is None:
         raise InvalidUse("a draft path before sync(): there is no root", "target.not_synced")
     target.flush()
@@ -46,11 +48,14 @@ def block_rows(target: Any, path: DraftPath, tokens: Sequence[int]) -> BlockRows
 
 
 class GatedLowRank:
-    """A linear layer with a low-rank change for rows from ``first`` on: y = base(x) + up^T down x; earlier rows are
-    unchanged. x [rows, in]."""
+    """A linear layer with a low-rank change for rows from ``first`` on: y = base(x) + up^T down x; earlier
+    rows are unchanged. x [rows, in]."""
 
     def __init__(self, base: Any, down: Tensor, up: Tensor, first: int):
-        self.base, self.down, self.up, self.first = base, down.t().contiguous(), up.t().contiguous(), first
+        self.base = base
+        self.down = down.t().contiguous()
+        self.up = up.t().contiguous()
+        self.first = first
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._changed(self.base(x), x)
@@ -60,7 +65,7 @@ class GatedLowRank:
         return self._changed(self.base.add(x, residual), x)
 
     def _changed(self, y: Tensor, x: Tensor) -> Tensor:
-        y[self.first:] += (x[self.first:] @ self.down) @ self.up
+        y[self.first :] += (x[self.first :] @ self.down) @ self.up
         return y
 
 
@@ -72,7 +77,9 @@ class LlamaDraftPath:
         made = _blocks.setdefault(path, WeakKeyDictionary())
         if target.model not in made:
             with torch.inference_mode():
-                made[target.model] = [_block(target.model, i, block, path) for i, block in enumerate(target.model.blocks)]
+                made[target.model] = [
+                    _block(target.model, i, block, path) for i, block in enumerate(target.model.blocks)
+                ]
         self._blocks = made[target.model]
 
     def logits(self, tokens: Sequence[int]) -> Tensor:
@@ -95,5 +102,7 @@ def _block(model: Llama, layer: int, block: Block, path: DraftPath) -> Block:
         if changes:
             down = model.as_input(layer, name, torch.cat([down for down, _ in changes]).to(model.dtype))
             up = [model.as_output(part, up) for part, (_, up) in zip(parts, changes)]
-            made[name] = GatedLowRank(getattr(block, name), down, torch.block_diag(*up).to(model.dtype), path.first)
+            made[name] = GatedLowRank(
+                getattr(block, name), down, torch.block_diag(*up).to(model.dtype), path.first
+            )
     return replace(block, **made)

@@ -2,6 +2,7 @@
 
 Weights are loaded once (FastModel); every FastTarget opened from them has its own KV cache (llama.py).
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -27,9 +28,9 @@ from .sublayers import Sublayers
 
 
 class GeneratedTokens(NamedTuple):
-    """A chain of draft tokens generated in one call: tokens; their logits [tokens, vocab]; the distributions [tokens, vocab]
-    they were sampled from (None at temperature 0); final hidden states [tokens, hidden]; and the tokens' probabilities,
-    if a threshold was given."""
+    """A chain of draft tokens generated in one call: tokens; their logits [tokens, vocab]; the
+    distributions [tokens, vocab] they were sampled from (None at temperature 0); final hidden states
+    [tokens, hidden]; and the tokens' probabilities, if a threshold was given."""
 
     tokens: list[int]
     logits: Tensor
@@ -39,8 +40,8 @@ class GeneratedTokens(NamedTuple):
 
 
 class FastModel(Llama):
-    """Weights of a Hugging Face folder, shared by all targets that ``open()`` returns: ``FastModel(folder, device="cpu",
-    dtype=None)``, float32 on a CPU and bfloat16 on CUDA.
+    """Weights of a Hugging Face folder, shared by all targets that ``open()`` returns: ``FastModel(folder,
+    device="cpu", dtype=None)``, float32 on a CPU and bfloat16 on CUDA.
 
     forward: name of this implementation of the forward pass in the trace. Raises ModelError.
     """
@@ -53,24 +54,33 @@ class FastModel(Llama):
 
 
 class FastTarget(LlamaTarget):
-    """Target with the KV cache of one run over shared weights, with layer views, early exits and passes packed from several
-    sequences. work: hidden states of the last early exit."""
+    """Target with the KV cache of one run over shared weights, with layer views, early exits and passes
+    packed from several sequences. work: hidden states of the last early exit."""
 
     capabilities = LlamaTarget.capabilities | {
-        "kv", "early", "skip", "layer_parallel", "learning", "partial_cache", "batch", "draft_chain", "sublayers",
-        "draft_path"}
+        "kv",
+        "early",
+        "skip",
+        "layer_parallel",
+        "learning",
+        "partial_cache",
+        "batch",
+        "draft_chain",
+        "sublayers",
+        "draft_path",
+    }
     model: FastModel
     work: ExitStates | None = None  # result of an early exit
 
     # --- capabilities ---------------------------------------------------------------------------------------
     def early(self, exit: int) -> EarlyExit:
-        """Return the layers before layer ``exit`` as a draft model. The states of its draft rows stay in this target, and
-        score() continues from them."""
+        """Return the layers before layer ``exit`` as a draft model. The states of its draft rows stay in
+        this target, and score() continues from them."""
         return EarlyExit(self, exit)
 
     def skipping(self, sublayers: Sequence[int]) -> SkippedLayers:
-        """Return a view of this target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over the
-        same committed tokens."""
+        """Return a view of this target without some sublayers (2i: attention of layer i, 2i + 1: its
+        feed-forward), over the same committed tokens."""
         return SkippedLayers(self, sublayers)
 
     def sublayers(self, count: int) -> Sublayers:
@@ -78,12 +88,13 @@ class FastTarget(LlamaTarget):
         return Sublayers(self, count)
 
     def layer_parallel(self, size: int) -> LlamaTarget:
-        """Return a view of this target with groups of ``size`` layers run in parallel (EasySpec), over the same committed
-        tokens."""
+        """Return a view of this target with groups of ``size`` layers run in parallel (EasySpec), over the
+        same committed tokens."""
         return GroupedLayers(self, size)
 
     def partial_cache(self, keep: CacheSelection) -> LlamaTarget:
-        """Return a view of this target over the part of its KV cache that ``keep`` selects (cache_selection.py)."""
+        """Return a view of this target over the part of its KV cache that ``keep`` selects
+        (cache_selection.py)."""
         return PartialCache(self, keep)
 
     def draft_path(self, path: DraftPath) -> LlamaDraftPath:
@@ -99,16 +110,25 @@ class FastTarget(LlamaTarget):
         """The shared weights; targets with the same ones can share a pass."""
         return self.model
 
-    def draft_chain(self, after: Sequence[int], count: int, temperature: float, draw_uniforms: Callable[[int], list[float]],
-              min_prob: float | None = None) -> GeneratedTokens | None:
-        """Generate ``count`` tokens autoregressively in one call: the argmax at temperature 0, else sampled with the uniform
-        random numbers of ``draw_uniforms(count)``. Stops after the first token with a probability below ``min_prob``.
-        Returns None, without side effects, if the caller has to draft pass by pass.
+    def draft_chain(
+        self,
+        after: Sequence[int],
+        count: int,
+        temperature: float,
+        draw_uniforms: Callable[[int], list[float]],
+        min_prob: float | None = None,
+    ) -> GeneratedTokens | None:
+        """Generate ``count`` tokens autoregressively in one call: the argmax at temperature 0, else sampled
+        with the uniform random numbers of ``draw_uniforms(count)``. Stops after the first token with a
+        probability below ``min_prob``. Returns None, without side effects, if the caller has to draft pass
+        by pass.
 
-        The tokens continue the chain of draft tokens ``after``; all of it but the last token must be the current draft
-        rows, and the generated tokens are appended to them in the same way.
+        The tokens continue the chain of draft tokens ``after``; all of it but the last token must be the
+        current draft rows, and the generated tokens are appended to them in the same way.
         """
-        writer, pending, past = self.model.writer, self._pending, len(self.cached_tokens)
+        writer = self.model.writer
+        pending = self._pending
+        past = len(self.cached_tokens)
         if writer is None or self.root is None:
             return None
         last_tokens = [after[-1]] if after else [*pending, self.root]
@@ -122,7 +142,17 @@ class FastTarget(LlamaTarget):
             self._reserve(at + len(last_tokens) + count)
             rng = torch.tensor(draw_uniforms(count) if temperature else [0.0], dtype=torch.float64)
             rotation = self.model.rotations(at + len(last_tokens) + count)
-            made = writer(torch.tensor(last_tokens), rotation, self.slots, at, self._mask(rows), count, temperature, rng, min_prob)
+            made = writer(
+                torch.tensor(last_tokens),
+                rotation,
+                self.slots,
+                at,
+                self._mask(rows),
+                count,
+                temperature,
+                rng,
+                min_prob,
+            )
             generated = GeneratedTokens(made[0].tolist(), *made[1:])
             self.passes += len(generated.tokens)
         if not after:
@@ -134,11 +164,17 @@ class FastTarget(LlamaTarget):
             self._logits.add(len(after), generated.logits)
             for rows in self._hidden_states.values():
                 rows.add(len(after), generated.states)
-        self._tree, self._rows = DraftTree.chain((*after, *generated.tokens[:-1])), len(after) + len(generated.tokens)
+        self._tree, self._rows = (
+            DraftTree.chain((*after, *generated.tokens[:-1])),
+            len(after) + len(generated.tokens),
+        )
         return generated
 
-    def score_many(self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
-        """Return each target's score() of its tree, from one pass over the shared weights (packed_pass.py)."""
+    def score_many(
+        self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()
+    ) -> list[Scores]:
+        """Return each target's score() of its tree, from one pass over the shared weights
+        (packed_pass.py)."""
         return score_packed(targets, trees, starts)
 
     # --- early exits -----------------------------------------------------------------------------------------------
@@ -149,18 +185,26 @@ class FastTarget(LlamaTarget):
         return super()._start(rows)
 
     def _continues(self, rows: Rows, work: ExitStates) -> bool:
-        """Return whether the pass may continue from an early exit: no HiddenInput or captured state concerns the layers that
-        the exit has already run."""
-        return all(e.layer >= work.exit for e in rows.tree.inputs) and not any(f"layer:{i}" in self._want for i in range(work.exit))
+        """Return whether the pass may continue from an early exit: no HiddenInput or captured state
+        concerns the layers that the exit has already run."""
+        return all(e.layer >= work.exit for e in rows.tree.inputs) and not any(
+            f"layer:{i}" in self._want for i in range(work.exit)
+        )
 
     def _from(self, rows: Rows, work: ExitStates) -> Tensor:
-        """Return states that enter layer ``work.exit``: those of the early exit, and new ones for the rows it did not run."""
+        """Return states that enter layer ``work.exit``: those of the early exit, and new ones for the rows
+        it did not run."""
         done = 1 + work.shared(rows.tree)
         x = work.states.first(done)
-        return torch.cat([x, self.run_lower_layers(replace(rows, ids=rows.ids[done:], lo=done), work.exit)]) if done < len(rows.ids) else x
+        return (
+            torch.cat([x, self.run_lower_layers(replace(rows, ids=rows.ids[done:], lo=done), work.exit)])
+            if done < len(rows.ids)
+            else x
+        )
 
     def run_lower_layers(self, rows: Rows, exit: int) -> Tensor:
-        """Run the layers before layer ``exit`` over the rows; return the states [rows, hidden] that enter it."""
+        """Run the layers before layer ``exit`` over the rows; return the states [rows, hidden] that enter
+        it."""
         return self._layers(rows, self._embed(rows), 0, exit)[0]
 
     def drop_draft_rows(self) -> None:

@@ -1,13 +1,15 @@
-"""This project's Llama-family forward pass with int8 weights and activations (W8A8, models/int8.py), on a CPU.
+"""This project's Llama-family forward pass with int8 weights and activations (W8A8, models/int8.py), on a
+CPU.
 
-Sums are exact (models/int8.py, models/exact_attention.py), so a row's logits are bit-identical alone, after a draft,
-and in any tree.
+Sums are exact (models/int8.py, models/exact_attention.py), so a row's logits are bit-identical alone, after
+a draft, and in any tree.
 
-Three measures keep the quantisation error small at no cost per pass: norm weights are folded into the matrices that
-follow, the residual stream is rotated (models/rotation.py), and the input of the down projection is rounded to 16 bits,
-as two int8 rows that share one read of the weights. Hidden states, embedding and output matrix are exposed in the
-checkpoint's basis, for drafters.
+Three measures keep the quantisation error small at no cost per pass: norm weights are folded into the
+matrices that follow, the residual stream is rotated (models/rotation.py), and the input of the down
+projection is rounded to 16 bits, as two int8 rows that share one read of the weights. Hidden states,
+embedding and output matrix are exposed in the checkpoint's basis, for drafters.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -29,16 +31,16 @@ WHY_NOT = "the int8 forward sums exactly over heads of at most {most} numbers"
 
 
 def unsupported_reason(config: dict[str, Any]) -> str | None:
-    """Return why the int8 forward pass cannot run a checkpoint with that config.json, as the end of a message; None if it
-    can."""
+    """Return why the int8 forward pass cannot run a checkpoint with that config.json, as the end of a
+    message; None if it can."""
     if (config.get("head_dim") or 0) > HEAD_DIM:
         return WHY_NOT.format(most=HEAD_DIM)
     return llama_unsupported_reason(config)
 
 
 class Int8Model(FastModel):
-    """Weights of a Hugging Face folder, quantised to W8A8 int8 when loaded; ``open()`` returns targets that share them.
-    numbers: data type of the matrix products, for display."""
+    """Weights of a Hugging Face folder, quantised to W8A8 int8 when loaded; ``open()`` returns targets that
+    share them. numbers: data type of the matrix products, for display."""
 
     numbers = "int8"
 
@@ -46,7 +48,9 @@ class Int8Model(FastModel):
         super()._measure(config)
         self.context = min(self.context, SLOTS)  # attention sums exactly over so many tokens
         self._basis = Basis(self.hidden)
-        self._folded: list[dict[str, Tensor]] = []  # of each layer: norm weights that were folded into the matrices of these names
+        self._folded: list[
+            dict[str, Tensor]
+        ] = []  # of each layer: norm weights that were folded into the matrices of these names
 
     def _load(self, weights: Weights) -> None:
         super()._load(weights)
@@ -63,14 +67,15 @@ class Int8Model(FastModel):
         return linear(self._basis.rotate(weight * self.norm_final.weight * self.hidden**0.5))
 
     def _rotate_final(self, states: Tensor) -> Tensor:
-        """Convert final hidden states from the checkpoint's basis to the output layer's input: without the norm's weight,
-        rotated."""
+        """Convert final hidden states from the checkpoint's basis to the output layer's input: without the
+        norm's weight, rotated."""
         weight = self.norm_final.weight * self.hidden**0.5
         return self._to_basis(torch.where(weight == 0, 0.0, states.to(self.dtype) / weight))
 
     def _read(self, weights: Weights, at: str) -> dict[str, Any]:
-        """Return the tensors of one block, with norm weights folded and matrices rotated. ``exact`` gets an upper bound of a
-        value vector's length: the norm of its weight row times that of a normed state, 1."""
+        """Return the tensors of one block, with norm weights folded and matrices rotated. ``exact`` gets an
+        upper bound of a value vector's length: the norm of its weight row times that of a normed state,
+        1."""
         parts = super()._read(weights, at)
         folded: dict[str, Tensor] = {}
         for norm, name in (("norm_in", "qkv"), ("norm_mlp", "gate_up")):
@@ -113,7 +118,8 @@ class Int8Model(FastModel):
         return self._to_basis(x)
 
     def norm_output(self, x: Tensor) -> Tensor:
-        """Apply the final norm, without its weight (folded into the output matrix), to the rotated residual stream."""
+        """Apply the final norm, without its weight (folded into the output matrix), to the rotated residual
+        stream."""
         return self._output_norm(x)
 
     def output(self, normed: Tensor) -> Tensor:
@@ -121,11 +127,12 @@ class Int8Model(FastModel):
         return self._output(normed)
 
     def final_states(self, normed: Tensor) -> Tensor:
-        """Convert the normalised, rotated residual stream to the checkpoint's final hidden states, which drafters and
-        ``head`` read."""
+        """Convert the normalised, rotated residual stream to the checkpoint's final hidden states, which
+        drafters and ``head`` read."""
         return self._final(normed)
 
     def input_output_modules(self) -> tuple[Tensor, Any, Any, nn.Module]:
-        """Return the parts around the blocks for the compiled draft loop: the rotated embedding table, the final norm
-        without weight, the int8 output layer, and the module that computes final hidden states in the checkpoint's basis."""
+        """Return the parts around the blocks for the compiled draft loop: the rotated embedding table, the
+        final norm without weight, the int8 output layer, and the module that computes final hidden states
+        in the checkpoint's basis."""
         return self._table, self._output_norm, self._output, self._final

@@ -1,5 +1,6 @@
-"""Views of a target for self-speculation: the same weights and committed tokens, with skipped or grouped layers. The "whole"
-target is the one that the view was made from, with all layers in sequence."""
+"""Views of a target for self-speculation: the same weights and committed tokens, with skipped or grouped
+layers. The "whole" target is the one that the view was made from, with all layers in sequence."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,11 +17,11 @@ from .rows import Rows
 
 
 class SkippedLayers(LlamaTarget):
-    """A target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), as a draft model without extra
-    weights (SWIFT 2410.06916, Draft & Verify 2309.08168).
+    """A target without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), as a draft
+    model without extra weights (SWIFT 2410.06916, Draft & Verify 2309.08168).
 
-    It copies the keys and values of tokens that the whole target has committed, and has draft rows of its own. Raises
-    InvalidUse for a sublayer that the target does not have.
+    It copies the keys and values of tokens that the whole target has committed, and has draft rows of its
+    own. Raises InvalidUse for a sublayer that the target does not have.
     """
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
@@ -34,8 +35,8 @@ class SkippedLayers(LlamaTarget):
         super().__init__(target.model)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Bring the cache to tokens[:-1]; keys and values that the whole target has committed are copied, the other tokens
-        are run without the skipped sublayers. Return the Scores of the computed tokens."""
+        """Bring the cache to tokens[:-1]; keys and values that the whole target has committed are copied,
+        the other tokens are run without the skipped sublayers. Return the Scores of the computed tokens."""
         tokens, whole = list(tokens), self._whole
         self._check(tokens)
         mine = min(self._borrowed, common_prefix_length(self.cached_tokens, tokens[:-1]))
@@ -51,8 +52,8 @@ class SkippedLayers(LlamaTarget):
 
     @contextmanager
     def timed(self):
-        """Context manager around the view's forward passes: adds their duration to the ``busy`` of the whole target, too,
-        because only that is reported."""
+        """Context manager around the view's forward passes: adds their duration to the ``busy`` of the
+        whole target, too, because only that is reported."""
         before = self.busy
         try:
             with super().timed():
@@ -67,8 +68,8 @@ class SkippedLayers(LlamaTarget):
 
 
 class GroupedLayers(SkippedLayers):
-    """A view of a target that runs groups of layers in parallel (EasySpec, 2502.02493). The root's row is exact; the rows of
-    draft nodes are approximate.
+    """A view of a target that runs groups of layers in parallel (EasySpec, 2502.02493). The root's row is
+    exact; the rows of draft nodes are approximate.
 
     Committed keys and values are those of the whole target; approximate ones are dropped after the round.
     """
@@ -88,7 +89,10 @@ class GroupedLayers(SkippedLayers):
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
         if not rows.lo:
             return super()._layers(rows, x, first, end)
-        model, at, rotation, mask = self.model, rows.past + rows.lo, self._rotation(rows), self._mask(rows)
+        model = self.model
+        at = rows.past + rows.lo
+        rotation = self._rotation(rows)
+        mask = self._mask(rows)
         for group in self.groups:
             entered = x
             for i in group:

@@ -1,4 +1,5 @@
 """Targets with a private, trainable copy of the weights, for online learning."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from .llama import LlamaTarget
 class Learner(CachedTarget):
     """Base class of targets over a copy of another target's weights that can be trained while it runs.
 
-    weights: the trainable tensors; original: the target whose weights were copied; its ``busy`` includes these passes.
+    weights: the trainable tensors; original: the target whose weights were copied; its ``busy`` includes
+    these passes.
     """
 
     weights: list[Tensor]
@@ -26,13 +28,15 @@ class Learner(CachedTarget):
         raise NotImplementedError(f"{type(self).__name__} has no network")
 
     def drop_outdated(self) -> None:
-        """Drop everything computed with the old weights, after they changed. The next sync() computes the whole text again."""
+        """Drop everything computed with the old weights, after they changed. The next sync() computes the
+        whole text again."""
         self.cached_tokens, self.root = [], None
         self._drop()
 
     @contextmanager
     def timed(self):
-        """Context manager around forward passes: adds their duration to the original target's ``busy``, too."""
+        """Context manager around forward passes: adds their duration to the original target's ``busy``,
+        too."""
         before = self.busy
         try:
             with super().timed():

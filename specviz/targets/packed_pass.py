@@ -1,10 +1,12 @@
-"""One forward pass for the trees of several sequences: ragged batches without padding (BASS, Qian et al. 2404.15778; EMS-SD,
-Ni et al. 2405.07542).
+"""One forward pass for the trees of several sequences: ragged batches without padding (BASS, Qian et al.
+2404.15778; EMS-SD, Ni et al. 2405.07542).
 
-The rows of all sequences are concatenated, so that every matrix is read once for all of them. Each sequence has its own cache and
-tree, so no sequence's cache is padded, however much the accepted lengths differ, and a sequence joins or leaves the batch from one
-pass to the next. Attention runs per sequence, or for all at once over a padded copy (shared_cache.py) where sums are exact.
+The rows of all sequences are concatenated, so that every matrix is read once for all of them. Each sequence
+has its own cache and tree, so no sequence's cache is padded, however much the accepted lengths differ, and
+a sequence joins or leaves the batch from one pass to the next. Attention runs per sequence, or for all at
+once over a padded copy (shared_cache.py) where sums are exact.
 """
+
 from __future__ import annotations
 
 import time
@@ -19,17 +21,25 @@ from .llama import LlamaTarget
 from .shared_cache import PackedSequence, SharedCache
 
 
-def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
-    """Return ``target.score(tree, start)`` for each target and its tree, computed in one pass over their shared weights;
-    starts default to 0.
+def score_packed(
+    targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()
+) -> list[Scores]:
+    """Return ``target.score(tree, start)`` for each target and its tree, computed in one pass over their
+    shared weights; starts default to 0.
 
-    The pass's duration is divided among the targets' ``busy`` in proportion to their rows. Raises InvalidUse (a
-    ValueError) for targets with different weights or a repeated target; after a failed pass, each target must be synced
-    again.
+    The pass's duration is divided among the targets' ``busy`` in proportion to their rows. Raises
+    InvalidUse (a ValueError) for targets with different weights or a repeated target; after a failed pass,
+    each target must be synced again.
     """
-    if len({id(target) for target in targets}) < len(targets) or len({id(target.model) for target in targets}) > 1:
+    if (
+        len({id(target) for target in targets}) < len(targets)
+        or len({id(target.model) for target in targets}) > 1
+    ):
         raise InvalidUse("a batch needs distinct sequences over the same weights", "target.batch")
-    runs = [(target, tree, target._rows_to_run(tree, start)) for target, tree, start in zip(targets, trees, starts or [0] * len(trees))]
+    runs = [
+        (target, tree, target._rows_to_run(tree, start))
+        for target, tree, start in zip(targets, trees, starts or [0] * len(trees))
+    ]
     lanes, at = [], 0
     for target, _, rows in runs:
         if rows is not None:
@@ -44,7 +54,9 @@ def score_packed(targets: Sequence[LlamaTarget], trees: Sequence[DraftTree], sta
             target.root = None
             target._drop()
         raise
-    took, given, out = time.perf_counter() - began, iter(zip(lanes, hidden_states)), []
+    took = time.perf_counter() - began
+    given = iter(zip(lanes, hidden_states))
+    out = []
     for target, tree, rows in runs:
         if rows is None:
             out.append(target._held(tree))
@@ -62,13 +74,23 @@ def _forward(lanes: list[PackedSequence]) -> tuple[Tensor, list[dict[str, Tensor
     for target, *_ in lanes:
         target.work = None  # early-exit work is not reused: all rows run through all layers
     x = torch.cat([target._embed(rows) for target, rows, _ in lanes])
-    rotation, masks = torch.cat([target._rotation(rows) for target, rows, _ in lanes]), [target._mask(rows) for target, rows, _ in lanes]
-    looked_into = [any(name != "final" for name in target._want) or bool(rows.tree.inputs) for target, rows, _ in lanes]
+    rotation, masks = (
+        torch.cat([target._rotation(rows) for target, rows, _ in lanes]),
+        [target._mask(rows) for target, rows, _ in lanes],
+    )
+    looked_into = [
+        any(name != "final" for name in target._want) or bool(rows.tree.inputs) for target, rows, _ in lanes
+    ]
     shared = model.shared_cache = model.shared_cache or SharedCache(model)
     with shared.attending(lanes, masks) as together:
         for i, block in enumerate(model.blocks):
             if any(looked_into):
-                x = torch.cat([target._enter(rows, i, x[mine], states) for (target, rows, mine), states in zip(lanes, hidden_states)])
+                x = torch.cat(
+                    [
+                        target._enter(rows, i, x[mine], states)
+                        for (target, rows, mine), states in zip(lanes, hidden_states)
+                    ]
+                )
             q, new = model.project(block, x, rotation)
             q = q.view(model.kv_heads, model.group, len(x), model.head_dim)
             if together is not None:
@@ -87,7 +109,8 @@ def _forward(lanes: list[PackedSequence]) -> tuple[Tensor, list[dict[str, Tensor
 
 
 def _attend(lane: PackedSequence, layer: int, q: Tensor, new: Tensor, mask: Tensor | None) -> Tensor:
-    """Write keys and values of one sequence to its slots and return its attention, [kv_heads, group, rows, head_dim].
+    """Write keys and values of one sequence to its slots and return its attention, [kv_heads, group, rows,
+    head_dim].
 
     q [kv_heads, group, all rows, head_dim]; new [2, kv_heads, all rows, head_dim].
     """

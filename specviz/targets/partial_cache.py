@@ -1,5 +1,6 @@
-"""Self-speculation with a smaller KV cache: the target's weights over a selected or quantised part of its KV cache
-(cache_selection.py)."""
+"""Self-speculation with a smaller KV cache: the target's weights over a selected or quantised part of its
+KV cache (cache_selection.py)."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -17,9 +18,9 @@ from .rows import Rows
 
 
 class PartialCache(SkippedLayers):
-    """A view of a target, used as its draft model, that attends to a part of the target's KV cache: the committed rows that
-    ``keep`` selects, followed by draft rows of its own. Keys keep their rotary positions, so a row at position p is in
-    slot p - offset.
+    """A view of a target, used as its draft model, that attends to a part of the target's KV cache: the
+    committed rows that ``keep`` selects, followed by draft rows of its own. Keys keep their rotary
+    positions, so a row at position p is in slot p - offset.
 
     kept: number of slots copied from the target.
     """
@@ -27,12 +28,15 @@ class PartialCache(SkippedLayers):
     capabilities = frozenset({"tree", "rewind", "embed", "head"})
 
     def __init__(self, target: LlamaTarget, keep: CacheSelection):
-        self.keep, self.offset, self.kept, self._finished = keep, 0, 0, 0
+        self.keep = keep
+        self.offset = 0
+        self.kept = 0
+        self._finished = 0
         super().__init__(target, ())
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Bring the cache to tokens[:-1]; keys and values that the target has committed are copied as far as ``keep``
-        selects them, the other tokens are run."""
+        """Bring the cache to tokens[:-1]; keys and values that the target has committed are copied as far
+        as ``keep`` selects them, the other tokens are run."""
         tokens, whole = list(tokens), self._whole
         self._check(tokens)
         theirs = common_prefix_length(whole.cached_tokens, tokens[:-1])
@@ -44,11 +48,13 @@ class PartialCache(SkippedLayers):
                     rows, finished = self.keep(whole.slots[:, :, :, :theirs], self._finished)
                     self.kept = self._finished + rows.shape[3]
                     self._reserve(self.kept)
-                    self.slots[:, :, :, self._finished:self.kept] = rows
+                    self.slots[:, :, :, self._finished : self.kept] = rows
                 self._finished = finished
             else:
                 self.kept = self._finished = 0
-            self.cached_tokens, self._borrowed, self.offset = tokens[:theirs], theirs, theirs - self.kept
+            self.cached_tokens = tokens[:theirs]
+            self._borrowed = theirs
+            self.offset = theirs - self.kept
             self._drop()
         return CachedTarget.sync(self, tokens)
 

@@ -1,4 +1,6 @@
-"""Error of a quantised forward pass against the float one on the same texts: KL divergence and agreement of the argmax."""
+"""Error of a quantised forward pass against the float one on the same texts: KL divergence and agreement of
+the argmax."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,8 +15,8 @@ ROWS = 64  # positions scored in one forward pass
 class QuantisationError(NamedTuple):
     """Deviation of a quantised model from its reference.
 
-    kl: mean KL divergence from the reference in nats per token; agreement: share of positions with the same argmax;
-    positions: number of positions compared.
+    kl: mean KL divergence from the reference in nats per token; agreement: share of positions with the same
+    argmax; positions: number of positions compared.
     """
 
     kl: float
@@ -22,18 +24,20 @@ class QuantisationError(NamedTuple):
     positions: int
 
 
-def quantisation_error(reference: Any, quantised: Any, texts: Sequence[tuple[Sequence[int], int]]) -> QuantisationError:
-    """Compare two models of the same checkpoint by their next-token distributions at every position of the texts from
-    ``start`` on.
+def quantisation_error(
+    reference: Any, quantised: Any, texts: Sequence[tuple[Sequence[int], int]]
+) -> QuantisationError:
+    """Compare two models of the same checkpoint by their next-token distributions at every position of the
+    texts from ``start`` on.
 
-    texts: pairs (tokens, start) with 0 < start < len(tokens). Raises InvalidUse (a ValueError) if there is no position to
-    compare.
+    texts: pairs (tokens, start) with 0 < start < len(tokens). Raises InvalidUse (a ValueError) if there is
+    no position to compare.
     """
     kl = same = positions = 0
     for tokens, start in texts:
         targets = [model.open() for model in (reference, quantised)]
         for i in range(start, len(tokens), ROWS):
-            tree = DraftTree.chain(tuple(tokens[i:i + ROWS - 1]))
+            tree = DraftTree.chain(tuple(tokens[i : i + ROWS - 1]))
             rows = min(ROWS, len(tokens) - i)
             for target in targets:
                 target.sync(tokens[:i])

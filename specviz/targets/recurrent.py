@@ -1,10 +1,12 @@
-"""A state-space model as a target: its cache is a recurrent state that is checkpointed and restored, not rows that are
-cropped and gathered.
+"""A state-space model as a target: its cache is a recurrent state that is checkpointed and restored, not
+rows that are cropped and gathered.
 
-Verification of a tree reads the state and never writes it (models/mamba2.py); commit applies the accepted path to it
-(STree, 2505.14969). A state cannot be cropped, so snapshots are kept: of the last commits, and of the end of the
-prompt. A rewind restores the latest snapshot that agrees with the text and recomputes the tokens after it.
+Verification of a tree reads the state and never writes it (models/mamba2.py); commit applies the accepted
+path to it (STree, 2505.14969). A state cannot be cropped, so snapshots are kept: of the last commits, and
+of the end of the prompt. A rewind restores the latest snapshot that agrees with the text and recomputes the
+tokens after it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -23,8 +25,8 @@ SNAPSHOTS = 8  # kept besides the longest prefill's; a draft model is rewound by
 
 
 class RecurrentModel(RecurrentNetwork):
-    """Weights of a Hugging Face folder with recurrent layers; ``open()`` returns targets that share them. forward: name of
-    this implementation of the forward pass in the trace."""
+    """Weights of a Hugging Face folder with recurrent layers; ``open()`` returns targets that share them.
+    forward: name of this implementation of the forward pass in the trace."""
 
     forward = "tree scan"
 
@@ -34,8 +36,8 @@ class RecurrentModel(RecurrentNetwork):
 
 
 class RecurrentTarget(CachedTarget):
-    """Target with the recurrent states of one run over shared weights. group: positions per group of grouped linear
-    attention, 0 without."""
+    """Target with the recurrent states of one run over shared weights. group: positions per group of
+    grouped linear attention, 0 without."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head"})
     max_pending = 0  # rows that wait would have to be replayed before the tree in front of which they stand
@@ -44,7 +46,10 @@ class RecurrentTarget(CachedTarget):
         self.model, self.name = model, model.name
         self.capabilities = RecurrentTarget.capabilities | model.state_capabilities
         self.group = model.config.get("group", 0)
-        self.vocab, self.context, self.hidden, self.layers = model.vocab, model.context, model.hidden, model.layers
+        self.vocab = model.vocab
+        self.context = model.context
+        self.hidden = model.hidden
+        self.layers = model.layers
         self._states: list[Any] = model.new_states()
         self._scratch: list[Any] = [None] * model.layers
         self._snapshots: dict[int, list[Any]] = {0: self._states}  # committed tokens -> states
@@ -58,8 +63,8 @@ class RecurrentTarget(CachedTarget):
             return self.model.embed(ids if isinstance(ids, Tensor) else token_tensor(self.model.device, ids))
 
     def head(self, states: Tensor) -> Tensor:
-        """Multiply hidden states [n, hidden], to which the final norm has already been applied, by the output matrix
-        (lm_head); return logits [n, vocab]."""
+        """Multiply hidden states [n, hidden], to which the final norm has already been applied, by the
+        output matrix (lm_head); return logits [n, vocab]."""
         with torch.inference_mode():
             return self.model.head(states)
 
@@ -79,7 +84,9 @@ class RecurrentTarget(CachedTarget):
         model, device = self.model, self.model.device
         depths = rows.shape.depth if not rows.lo else shape_of(rows.tree.parents, 0).depth
         self._positions = (rows.past + depths).tolist()
-        place = RowPositions(rows.past, depths.to(device), rows.shape.sees.to(device), self._convolution_taps(rows).to(device))
+        place = RowPositions(
+            rows.past, depths.to(device), rows.shape.sees.to(device), self._convolution_taps(rows).to(device)
+        )
         x, found = self._entered(rows, 0, model.embed(token_tensor(device, rows.ids))), {}
         for layer in range(model.layers):
             x = self._entered(rows, layer, x) if layer else x
@@ -115,10 +122,14 @@ class RecurrentTarget(CachedTarget):
         return max(at for at in self._snapshots if at <= keep)
 
     def survival(self) -> list[float]:
-        """Return, for each row of the last scored tree, the share of the committed recurrent state that its decay leaves,
-        averaged over the heads of all layers that decay."""
-        shares = [share for layer, rows in enumerate(self._scratch) if rows is not None
-                  for share in self.model.survival(layer, rows)]
+        """Return, for each row of the last scored tree, the share of the committed recurrent state that its
+        decay leaves, averaged over the heads of all layers that decay."""
+        shares = [
+            share
+            for layer, rows in enumerate(self._scratch)
+            if rows is not None
+            for share in self.model.survival(layer, rows)
+        ]
         return torch.stack(shares).mean(0).tolist() if shares else []
 
     @property
@@ -133,15 +144,18 @@ class RecurrentTarget(CachedTarget):
     # --- states ----------------------------------------------------------------------------------------------------
     def _advance(self, path: list[int], length: int) -> None:
         """Advance the states along draft rows, and keep a snapshot of them at ``length`` committed tokens."""
-        self._states = [self.model.advance(layer, state, rows, path)
-                        for layer, (state, rows) in enumerate(zip(self._states, self._scratch)) if rows is not None]
+        self._states = [
+            self.model.advance(layer, state, rows, path)
+            for layer, (state, rows) in enumerate(zip(self._states, self._scratch))
+            if rows is not None
+        ]
         self._snapshots[length] = self._states
         for old in sorted(at for at in self._snapshots if at not in (0, self._prefilled))[:-SNAPSHOTS]:
             del self._snapshots[old]
 
     def _convolution_taps(self, rows: Rows) -> Tensor:
-        """Return indices of each row's convolution inputs, [rows, kernel], the row itself last: its nearest ancestors, then the
-        committed window, which comes first in the index."""
+        """Return indices of each row's convolution inputs, [rows, kernel], the row itself last: its nearest
+        ancestors, then the committed window, which comes first in the index."""
         window = self.model.longest_kernel - 1
         taps = []
         for row in range(rows.lo, len(rows.tree) + 1):

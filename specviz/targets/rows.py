@@ -1,8 +1,9 @@
 """The rows of one forward pass: token ids, KV slots, and the tree attention mask.
 
-A row is one position of the pass. Draft rows are the root (row 0) and the nodes of a draft tree (row i + 1: node i),
-which follow the committed rows in the KV cache.
+A row is one position of the pass. Draft rows are the root (row 0) and the nodes of a draft tree (row i + 1:
+node i), which follow the committed rows in the KV cache.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ LARGE = 128  # masks of larger trees are not cached
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """The tree attention mask of rows lo..n of a tree: depth [n - lo] of each row, sees [n - lo, n] (bool): which draft rows
-    each row attends to, itself included. All rows attend to all committed rows as well.
+    """The tree attention mask of rows lo..n of a tree: depth [n - lo] of each row, sees [n - lo, n] (bool):
+    which draft rows each row attends to, itself included. All rows attend to all committed rows as well.
 
     all_seen: every row attends to every draft row, so no mask is needed.
     """
@@ -31,8 +32,8 @@ class Shape:
 
 @dataclass(frozen=True)
 class Rows:
-    """Input of one forward pass: draft rows lo..n (row 0: the root, row i + 1: node i), after ``past`` committed rows. Rows
-    before ``lo`` are already in the cache.
+    """Input of one forward pass: draft rows lo..n (row 0: the root, row i + 1: node i), after ``past``
+    committed rows. Rows before ``lo`` are already in the cache.
 
     ids [n - lo]: token ids; last: return logits of the last row only.
     """
@@ -50,11 +51,12 @@ class Rows:
 
     @property
     def device_topology(self) -> Shape:
-        """The tree attention mask for a pass with static shapes; that of a tree built on a device stays on the device."""
+        """The tree attention mask for a pass with static shapes; that of a tree built on a device stays on
+        the device."""
         left = self.tree.device_topology
         if left is None or len(self.ids) != len(self.tree) + 1 - self.lo:  # deferred tokens precede the tree
             return self.shape
-        return Shape(torch.tensor([0, *left.depths][self.lo:]), left.sees[self.lo:], False)
+        return Shape(torch.tensor([0, *left.depths][self.lo :]), left.sees[self.lo :], False)
 
     @cached_property
     def chain(self) -> bool:
@@ -62,7 +64,8 @@ class Rows:
         return self.tree.parents == _line(len(self.tree))
 
     def entries(self, layer: int):
-        """Yield (HiddenInput, indices of its rows in this pass) for each replacement of hidden states at this layer."""
+        """Yield (HiddenInput, indices of its rows in this pass) for each replacement of hidden states at
+        this layer."""
         for entry in self.tree.inputs:
             if entry.layer == layer and entry.nodes and min(entry.nodes) + 1 >= self.lo:
                 yield entry, [node + 1 - self.lo for node in entry.nodes]
@@ -78,8 +81,14 @@ def _shape(parents: tuple[int, ...], lo: int) -> Shape:
         depth.append(depth[parent + 1] + 1)
         bits.append(bits[parent + 1] | 1 << (i + 1))
     width = (n + 7) // 8
-    packed = torch.frombuffer(bytearray(b"".join(b.to_bytes(width, "little") for b in bits[lo:])), dtype=torch.uint8)
-    sees = (packed.view(-1, width, 1) >> torch.arange(8, dtype=torch.uint8) & 1).view(n - lo, width * 8)[:, :n].bool()
+    packed = torch.frombuffer(
+        bytearray(b"".join(b.to_bytes(width, "little") for b in bits[lo:])), dtype=torch.uint8
+    )
+    sees = (
+        (packed.view(-1, width, 1) >> torch.arange(8, dtype=torch.uint8) & 1)
+        .view(n - lo, width * 8)[:, :n]
+        .bool()
+    )
     return Shape(torch.tensor(depth[lo:]), sees, bool(sees.all()))
 
 
@@ -87,8 +96,8 @@ _cached_shape = lru_cache(maxsize=512)(_shape)
 
 
 def shape_of(parents: tuple[int, ...], lo: int) -> Shape:
-    """Return the tree attention mask of a tree's rows from row ``lo`` on. parents: of the nodes, -1 = root. Masks of small
-    trees are cached, because their shapes repeat."""
+    """Return the tree attention mask of a tree's rows from row ``lo`` on. parents: of the nodes, -1 = root.
+    Masks of small trees are cached, because their shapes repeat."""
     return (_shape if len(parents) > LARGE else _cached_shape)(parents, lo)
 
 
@@ -106,7 +115,7 @@ class AppendableRows:
 
     def first(self, count: int) -> Tensor:
         """Return a view of the first ``count`` rows."""
-        return self._buffer[:min(count, self._count)]
+        return self._buffer[: min(count, self._count)]
 
     def add(self, keep: int, more: Tensor) -> Tensor:
         """Keep the first ``keep`` rows, append ``more``, and return a view of all rows."""

@@ -1,9 +1,11 @@
-"""The Llama family with static shapes: each bucket's forward pass is captured once as a CUDA graph and replayed from then on.
+"""The Llama family with static shapes: each bucket's forward pass is captured once as a CUDA graph and
+replayed from then on.
 
-A pass that does not fit a graph (a prompt, more rows than the largest bucket, replaced states, a view with fewer
-layers) runs eagerly and is counted by its reason in ``eager``. On a CPU the same function runs without capture, so that
-tests on a CPU cover the captured code.
+A pass that does not fit a graph (a prompt, more rows than the largest bucket, replaced states, a view with
+fewer layers) runs eagerly and is counted by its reason in ``eager``. On a CPU the same function runs
+without capture, so that tests on a CPU cover the captured code.
 """
+
 from __future__ import annotations
 
 import threading
@@ -31,15 +33,24 @@ SPARE = 4  # buffers kept for the next runs
 
 
 class StaticModel(FastModel):
-    """Weights of a Hugging Face folder, as FastModel; ``open()`` returns targets with static shapes (CUDA graphs).
+    """Weights of a Hugging Face folder, as FastModel; ``open()`` returns targets with static shapes (CUDA
+    graphs).
 
-    float64_attention: sum attention in double precision, so that results in half precision do not depend on the order of
-    slots; None: only if the weights are in half precision.
+    float64_attention: sum attention in double precision, so that results in half precision do not depend on
+    the order of slots; None: only if the weights are in half precision.
     """
 
-    def __init__(self, folder, device: str | torch.device = "cpu", dtype: torch.dtype | None = None, float64_attention: bool | None = None):
+    def __init__(
+        self,
+        folder,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+        float64_attention: bool | None = None,
+    ):
         super().__init__(folder, device, dtype)
-        self.float64_attention = self.dtype in (torch.bfloat16, torch.float16) if float64_attention is None else float64_attention
+        self.float64_attention = (
+            self.dtype in (torch.bfloat16, torch.float16) if float64_attention is None else float64_attention
+        )
         self.captures_graphs = self.device.type == "cuda"
         self.forward = "captured" if self.captures_graphs else "static"
         self._spare: list[StaticKVBuffer] = []
@@ -50,7 +61,8 @@ class StaticModel(FastModel):
         return StaticTarget(self)
 
     def take_buffer(self, slots: int) -> StaticKVBuffer:
-        """Return a KV buffer of at least ``slots`` slots; one of an earlier run, with its captured graphs, if there is one."""
+        """Return a KV buffer of at least ``slots`` slots; one of an earlier run, with its captured graphs,
+        if there is one."""
         with self._lock:
             fits = [buffer for buffer in self._spare if buffer.capacity >= slots]
             if fits:
@@ -69,8 +81,9 @@ class StaticModel(FastModel):
 
 
 class StaticTarget(FastTarget):
-    """A target with static shapes, for one run: passes run in buckets of rows, each captured as a CUDA graph. bucket: number
-    of rows of its passes, which only grows; eager: {reason: number of passes that ran eagerly}."""
+    """A target with static shapes, for one run: passes run in buckets of rows, each captured as a CUDA
+    graph. bucket: number of rows of its passes, which only grows; eager: {reason: number of passes that ran
+    eagerly}."""
 
     capabilities = FastTarget.capabilities - {"batch"}  # static shapes hold one sequence
     model: StaticModel
@@ -102,8 +115,8 @@ class StaticTarget(FastTarget):
 
     @contextmanager
     def timed(self):
-        """Context manager around a pass: measures it with CUDA events, because the host continues while a captured pass
-        runs."""
+        """Context manager around a pass: measures it with CUDA events, because the host continues while a
+        captured pass runs."""
         if not self.model.captures_graphs:
             with super().timed():
                 yield
@@ -123,7 +136,8 @@ class StaticTarget(FastTarget):
         self._took = lambda: launched + begin.elapsed_time(end) / 1000
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return the Scores as the base class does; ``seconds`` returns the pass's duration once it has finished."""
+        """Return the Scores as the base class does; ``seconds`` returns the pass's duration once it has
+        finished."""
         self._took = None
         scores = super().score(tree, start)
         return scores if self._took is None else replace(scores, seconds=self._took)
@@ -139,9 +153,15 @@ class StaticTarget(FastTarget):
         self.bucket = max(self.bucket, bucket_of(len(rows.ids)) or BUCKETS[-1])
         self._reserve(rows.past + rows.lo + self.bucket)
         logits, hidden_states = self._static(rows)
-        logits, hidden_states = logits[:len(rows.ids)], {name: states[:len(rows.ids)] for name, states in hidden_states.items()}
+        logits, hidden_states = (
+            logits[: len(rows.ids)],
+            {name: states[: len(rows.ids)] for name, states in hidden_states.items()},
+        )
         if self.model.captures_graphs:  # the next replay overwrites them
-            logits, hidden_states = logits.clone(), {name: states.clone() for name, states in hidden_states.items()}
+            logits, hidden_states = (
+                logits.clone(),
+                {name: states.clone() for name, states in hidden_states.items()},
+            )
         return logits, hidden_states
 
     def _why_eager(self, rows: Rows) -> str:
@@ -158,7 +178,9 @@ class StaticTarget(FastTarget):
 
     def _static(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         """Run the pass in its bucket; return logits and captured states of all rows of the bucket."""
-        buffer, model, at = self._buffer, self.model, rows.past + rows.lo
+        buffer = self._buffer
+        model = self.model
+        at = rows.past + rows.lo
         assert buffer is not None  # reserved
         if self.bucket not in buffer.inputs:
             buffer.inputs[self.bucket] = Inputs(self.bucket, model.dtype, model.device)
@@ -166,13 +188,23 @@ class StaticTarget(FastTarget):
             buffer.set_order(self._map.inverse())
             self._map.changed = False
         inputs, shape = buffer.inputs[self.bucket], rows.device_topology
-        inputs.put(rows.ids, (shape.depth + rows.past).clamp(max=self.context - 1), self._map.slot[at:at + self.bucket],
-                   rows.past, shape.sees, rows.lo)
+        inputs.put(
+            rows.ids,
+            (shape.depth + rows.past).clamp(max=self.context - 1),
+            self._map.slot[at : at + self.bucket],
+            rows.past,
+            shape.sees,
+            rows.lo,
+        )
 
         def work() -> tuple[Tensor, dict[str, Tensor]]:
             return forward(model, buffer, inputs, self._want, model.float64_attention)
 
-        return buffer.graphs.run((self.bucket, self._want), work, model.device) if model.captures_graphs else work()
+        return (
+            buffer.graphs.run((self.bucket, self._want), work, model.device)
+            if model.captures_graphs
+            else work()
+        )
 
     def run_lower_layers(self, rows: Rows, exit: int) -> Tensor:
         """Move rows to the slots of their positions, then run the layers before layer ``exit`` eagerly."""
@@ -180,7 +212,8 @@ class StaticTarget(FastTarget):
         return super().run_lower_layers(rows, exit)
 
     def slots_in_order(self) -> Tensor:
-        """Return the KV cache with the row of each position in the slot of the same number; rows are moved if necessary."""
+        """Return the KV cache with the row of each position in the slot of the same number; rows are moved
+        if necessary."""
         self._reset_slots(len(self.cached_tokens) + self._rows)
         return super().slots_in_order()
 
@@ -205,7 +238,9 @@ class StaticTarget(FastTarget):
             with torch.inference_mode():
                 buffer.slots[:, :, :, :have] = self.slots
             self.model.return_buffer(self._buffer)
-        self._buffer, self._cache, self._map = buffer, buffer.slots, SlotMap(buffer.capacity)
+        self._buffer = buffer
+        self._cache = buffer.slots
+        self._map = SlotMap(buffer.capacity)
 
     def close(self) -> None:
         """Give the KV buffer back to the model."""

@@ -1,5 +1,6 @@
-"""Single sublayers of a target over the last tokens of its text, for many alternative hidden states at once (KnapSpec, Cha
-et al., ICML 2026)."""
+"""Single sublayers of a target over the last tokens of its text, for many alternative hidden states at once
+(KnapSpec, Cha et al., ICML 2026)."""
+
 from __future__ import annotations
 
 import torch
@@ -10,23 +11,30 @@ from .llama import LlamaTarget
 
 
 class Sublayers:
-    """Runs the last ``count`` committed tokens of a target through any of its sublayers (2i: attention of layer i, 2i + 1:
-    its feed-forward). Attention reads the cached keys and values of earlier tokens, and those of the same alternative.
+    """Runs the last ``count`` committed tokens of a target through any of its sublayers (2i: attention of
+    layer i, 2i + 1: its feed-forward). Attention reads the cached keys and values of earlier tokens, and
+    those of the same alternative.
 
-    costs: multiply-adds of an attention sublayer and of a feed-forward sublayer per token, at this length of the text.
+    costs: multiply-adds of an attention sublayer and of a feed-forward sublayer per token, at this length
+    of the text.
     """
 
     def __init__(self, target: LlamaTarget, count: int):
         target.flush()
-        self.model, self.target, tokens = target.model, target, target.cached_tokens
+        self.model = target.model
+        self.target = target
+        tokens = target.cached_tokens
         self.past = len(tokens) - count
         with torch.inference_mode():
-            self.slots = target.slots_in_order()[..., :self.past, :]
-            self._ids = token_tensor(self.model.device, tokens[self.past:])
-            self._rotation = self.model.rotations(len(tokens))[self.past:len(tokens)]
+            self.slots = target.slots_in_order()[..., : self.past, :]
+            self._ids = token_tensor(self.model.device, tokens[self.past :])
+            self._rotation = self.model.rotations(len(tokens))[self.past : len(tokens)]
         model = self.model
         heads, kv = model.heads * model.head_dim, model.kv_heads * model.head_dim
-        self.costs = (2 * model.hidden * (heads + kv) + 2 * heads * len(tokens), 3 * model.hidden * model.inner)
+        self.costs = (
+            2 * model.hidden * (heads + kv) + 2 * heads * len(tokens),
+            3 * model.hidden * model.inner,
+        )
 
     def enter(self) -> Tensor:
         """Return the states [count, hidden] that enter the first sublayer."""
@@ -34,8 +42,11 @@ class Sublayers:
             return self.model.enter(self._ids)
 
     def run(self, index: int, states: Tensor) -> Tensor:
-        """Run sublayer ``index`` over states [alternatives, count, hidden]; return its output, of the same shape."""
-        model, block, x = self.model, self.model.blocks[index // 2], states.flatten(0, 1)
+        """Run sublayer ``index`` over states [alternatives, count, hidden]; return its output, of the same
+        shape."""
+        model = self.model
+        block = self.model.blocks[index // 2]
+        x = states.flatten(0, 1)
         alternatives, count, _ = states.shape
         with self.target.timed():
             if index % 2:
@@ -46,13 +57,16 @@ class Sublayers:
             return model.join(block, x, y.to(x.dtype)).view(states.shape)
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits [..., vocab] of states [..., hidden] after the last sublayer; the final norm is applied here."""
+        """Return logits [..., vocab] of states [..., hidden] after the last sublayer; the final norm is
+        applied here."""
         with self.target.timed():
-            return self.model.output(self.model.norm_output(states.flatten(0, -2))).view(*states.shape[:-1], -1)
+            return self.model.output(self.model.norm_output(states.flatten(0, -2))).view(
+                *states.shape[:-1], -1
+            )
 
     def _mask(self, alternatives: int, count: int, like: Tensor) -> Tensor:
-        """Return the bias [alternatives * count, past + alternatives * count]: each row sees the text and its own alternative up to
-        itself."""
+        """Return the bias [alternatives * count, past + alternatives * count]: each row sees the text and
+        its own alternative up to itself."""
         causal = torch.ones(count, count, dtype=torch.bool, device=like.device).tril_()
         sees = torch.block_diag(*[causal] * alternatives).bool()
         mask = torch.zeros(sees.shape, dtype=like.dtype, device=like.device).masked_fill_(~sees, -torch.inf)

@@ -1,9 +1,10 @@
-"""A tiny transformer in double precision with a real KV cache, small enough to enumerate all runs of the engine. For
-tests and for teaching.
+"""A tiny transformer in double precision with a real KV cache, small enough to enumerate all runs of the
+engine. For tests and for teaching.
 
-RMS norm, rotary positions, two heads, a gated MLP, random weights from a seed. ``interpolate`` moves the weights
-towards another net, which sets how well one drafts for the other.
+RMS norm, rotary positions, two heads, a gated MLP, random weights from a seed. ``interpolate`` moves the
+weights towards another net, which sets how well one drafts for the other.
 """
+
 from __future__ import annotations
 
 import copy
@@ -25,8 +26,8 @@ Layer = dict[str, Tensor]
 
 
 class TinyNet:
-    """Weights and forward pass of a tiny transformer. vocab, width, layers: sizes; sharp: factor of the logits; seed: of the
-    random weights."""
+    """Weights and forward pass of a tiny transformer. vocab, width, layers: sizes; sharp: factor of the
+    logits; seed: of the random weights."""
 
     def __init__(self, vocab: int = 4, seed: int = 0, *, width: int = 8, layers: int = 2, sharp: float = 3.0):
         source, d = torch.Generator().manual_seed(seed), width
@@ -34,7 +35,9 @@ class TinyNet:
         def weight(*shape: int) -> Tensor:
             return torch.randn(*shape, generator=source, dtype=torch.float64) / shape[-1] ** 0.5
 
-        self.vocab, self.width, self.heads = vocab, width, 2
+        self.vocab = vocab
+        self.width = width
+        self.heads = 2
         self.embedding, self.output = weight(vocab, width) * width**0.5, weight(vocab, width) * sharp
         self.layers: list[Layer] = [
             {"qkv": weight(3 * d, d), "o": weight(d, d), "up": weight(4 * d, d), "down": weight(d, 2 * d)}
@@ -44,10 +47,14 @@ class TinyNet:
     def interpolate(self, other: TinyNet, share: float) -> TinyNet:
         """Return a net with weights between these and the other's: ``share`` 0 gives these, 1 the other's."""
         out = object.__new__(type(self))
-        out.vocab, out.width, out.heads = self.vocab, self.width, self.heads
+        out.vocab = self.vocab
+        out.width = self.width
+        out.heads = self.heads
         out.embedding = torch.lerp(self.embedding, other.embedding, share)
         out.output = torch.lerp(self.output, other.output, share)
-        out.layers = [{k: torch.lerp(a[k], b[k], share) for k in a} for a, b in zip(self.layers, other.layers)]
+        out.layers = [
+            {k: torch.lerp(a[k], b[k], share) for k in a} for a, b in zip(self.layers, other.layers)
+        ]
         return out
 
     def embed(self, ids: Sequence[int] | Tensor) -> Tensor:
@@ -61,21 +68,28 @@ class TinyNet:
     def rotations(self, positions: Sequence[int]) -> Tensor:
         """Return the rotary rotations of the positions as complex numbers [rows, head width / 2]."""
         half = self.width // self.heads // 2
-        angles = torch.tensor(positions, dtype=self.output.dtype)[:, None] * 50.0 ** -(torch.arange(half) / half)
+        angles = torch.tensor(positions, dtype=self.output.dtype)[:, None] * 50.0 ** -(
+            torch.arange(half) / half
+        )
         return torch.polar(torch.ones_like(angles), angles)
 
-    def block(self, layer: Layer, x: Tensor, kv: Tensor, first: int, rotation: Tensor, mask: Tensor) -> Tensor:
-        """Run one layer over x [rows, width]; the other arguments as in ``attend``. Return the states after it."""
+    def block(
+        self, layer: Layer, x: Tensor, kv: Tensor, first: int, rotation: Tensor, mask: Tensor
+    ) -> Tensor:
+        """Run one layer over x [rows, width]; the other arguments as in ``attend``. Return the states after
+        it."""
         return self.transform(layer, self.attend(layer, x, kv, first, rotation, mask))
 
-    def attend(self, layer: Layer, x: Tensor, kv: Tensor, first: int, rotation: Tensor, mask: Tensor) -> Tensor:
-        """Return x [rows, width] plus the attention of a layer. Keys and values of the rows are written to slots first,
-        first + 1, ... of kv [2, heads, slots, head width]; row r then reads the slots where mask [rows, slots] is 0 and
-        not -inf."""
+    def attend(
+        self, layer: Layer, x: Tensor, kv: Tensor, first: int, rotation: Tensor, mask: Tensor
+    ) -> Tensor:
+        """Return x [rows, width] plus the attention of a layer. Keys and values of the rows are written to
+        slots first, first + 1, ... of kv [2, heads, slots, head width]; row r then reads the slots where
+        mask [rows, slots] is 0 and not -inf."""
         qkv = (self.norm(x) @ layer["qkv"].T).view(len(x), 3, self.heads, -1).permute(1, 2, 0, 3)
         pairs = torch.complex(*qkv[:2].chunk(2, -1)) * rotation
         q, k = torch.cat([pairs.real, pairs.imag], -1)
-        kv[0, :, first:first + len(x)], kv[1, :, first:first + len(x)] = k, qkv[2]
+        kv[0, :, first : first + len(x)], kv[1, :, first : first + len(x)] = k, qkv[2]
         weights = (q @ kv[0].mT / q.shape[-1] ** 0.5 + mask).softmax(-1)
         return x + (weights @ kv[1]).transpose(0, 1).flatten(1) @ layer["o"].T
 
@@ -94,15 +108,36 @@ class TinyNet:
         mask = torch.full((n, n), -torch.inf, dtype=self.output.dtype).triu(1)
         x, rotation = self.embed(tokens), self.rotations(list(range(n)))
         for layer in self.layers:
-            x = self.block(layer, x, x.new_zeros(2, self.heads, n, self.width // self.heads), 0, rotation, mask)
+            x = self.block(
+                layer, x, x.new_zeros(2, self.heads, n, self.width // self.heads), 0, rotation, mask
+            )
         return self.head(self.norm(x))
 
 
 class TinyTarget(CachedTarget):
     """Target over a TinyNet: a real KV cache with all capabilities, small enough for exhaustive tests."""
 
-    capabilities = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "embed", "head", "kv", "early", "skip", "layer_parallel",
-                          "learning", "partial_cache", "sublayers", "draft_path", "state:decay", "state:groups"})
+    capabilities = frozenset(
+        {
+            "tree",
+            "rewind",
+            "tap:final",
+            "tap:layer",
+            "entry",
+            "embed",
+            "head",
+            "kv",
+            "early",
+            "skip",
+            "layer_parallel",
+            "learning",
+            "partial_cache",
+            "sublayers",
+            "draft_path",
+            "state:decay",
+            "state:groups",
+        }
+    )
     state_bytes = 0
     group = 4  # positions; keys and values neither decay nor know groups, so both are what a toy says
     name = "the tiny model"
@@ -110,7 +145,9 @@ class TinyTarget(CachedTarget):
     offset = 0  # position of a row minus its slot
 
     def __init__(self, net: TinyNet, context: int = 64):
-        self.net, self.vocab, self.context = net, net.vocab, context
+        self.net = net
+        self.vocab = net.vocab
+        self.context = context
         self.hidden, self.layers = net.width, len(net.layers)
         self._slots = net.output.new_zeros(self.layers, 2, net.heads, context, net.width // net.heads)
         super().__init__()
@@ -164,9 +201,9 @@ class TinyTarget(CachedTarget):
         return TinyLearner(self)
 
     def kv(self, layer: int, draft_rows: int = 0) -> tuple[Tensor, Tensor]:
-        """Return a copy of the keys (rotated) and values of a layer, each [heads, rows, head width]: of the committed tokens
-        and of the first ``draft_rows`` draft rows."""
-        keys, values = self._slots[layer, :, :, :len(self.cached_tokens) + draft_rows].clone()
+        """Return a copy of the keys (rotated) and values of a layer, each [heads, rows, head width]: of the
+        committed tokens and of the first ``draft_rows`` draft rows."""
+        keys, values = self._slots[layer, :, :, : len(self.cached_tokens) + draft_rows].clone()
         return keys, values
 
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
@@ -175,14 +212,16 @@ class TinyTarget(CachedTarget):
         return self.net.head(hidden_states["final"]), {name: hidden_states[name] for name in self._want}
 
     def run_layers(self, rows: Rows, layers: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Run the first ``layers`` layers over the rows. Return the states after them, and the input of each layer as
-        "layer:k"."""
+        """Run the first ``layers`` layers over the rows. Return the states after them, and the input of
+        each layer as "layer:k"."""
         at, hidden_states = rows.past + rows.lo, {}
         end = at + len(rows.ids)
         if end > self._slots.shape[3]:  # a wide tree after a long text
-            self._slots = torch.cat([self._slots, torch.zeros_like(self._slots[:, :, :, :1]).expand(-1, -1, -1, end, -1)], 3)
+            self._slots = torch.cat(
+                [self._slots, torch.zeros_like(self._slots[:, :, :, :1]).expand(-1, -1, -1, end, -1)], 3
+            )
         mask = self._slots.new_zeros(len(rows.ids), end)
-        mask[:, rows.past:].masked_fill_(~rows.shape.sees, -torch.inf)
+        mask[:, rows.past :].masked_fill_(~rows.shape.sees, -torch.inf)
         rotation = self.net.rotations((rows.shape.depth + rows.past + self.offset).tolist())
         x = self.net.embed(rows.ids)
         for depth, layer in enumerate(self.net.layers[:layers]):
@@ -207,14 +246,17 @@ class TinyTarget(CachedTarget):
 
     def _gather(self, past: int, rows: list[int]) -> None:
         with torch.inference_mode():
-            self._slots[:, :, :, past:past + len(rows)] = self._slots[:, :, :, [past + row for row in rows]]
+            self._slots[:, :, :, past : past + len(rows)] = self._slots[:, :, :, [past + row for row in rows]]
 
 
 class ChangedRows:
-    """A weight matrix [out, in] as ``x @ matrix.T``, to which rows of x from ``first`` on add a path's changes of its parts."""
+    """A weight matrix [out, in] as ``x @ matrix.T``, to which rows of x from ``first`` on add a path's
+    changes of its parts."""
 
     def __init__(self, base: Tensor, changes: list[tuple[Tensor, Tensor]], first: int):
-        self.base, self.changes, self.first = base, changes, first
+        self.base = base
+        self.changes = changes
+        self.first = first
 
     @property
     def T(self) -> ChangedRows:
@@ -222,24 +264,39 @@ class ChangedRows:
         return self
 
     def __rmatmul__(self, x: Tensor) -> Tensor:
-        y, own = x @ self.base.T, x[self.first:]
-        return torch.cat([y[:self.first], y[self.first:] + torch.cat([own @ down.T @ up.T for down, up in self.changes], 1)])
+        y, own = x @ self.base.T, x[self.first :]
+        return torch.cat(
+            [
+                y[: self.first],
+                y[self.first :] + torch.cat([own @ down.T @ up.T for down, up in self.changes], 1),
+            ]
+        )
 
 
 class TinyDraftPath:
     """Draft passes of a TinyTarget through a second path (targets/draft_path.py)."""
 
-    PARTS = {"qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), "o": ("self_attn.o_proj",),
-             "up": ("mlp.gate_proj", "mlp.up_proj"), "down": ("mlp.down_proj",)}
+    PARTS = {
+        "qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "o": ("self_attn.o_proj",),
+        "up": ("mlp.gate_proj", "mlp.up_proj"),
+        "down": ("mlp.down_proj",),
+    }
 
     def __init__(self, target: TinyTarget, path: DraftPath):
-        self._target, self._path, net = target, path, copy.copy(target.net)
+        self._target = target
+        self._path = path
+        net = copy.copy(target.net)
         changed = {name: [part for part in parts if part in path.parts] for name, parts in self.PARTS.items()}
         layers: Any = []  # a changed matrix is used as a tensor is
         for i, layer in enumerate(target.net.layers):
             changes = {name: [path.change(i, part) for part in changed[name]] for name in layer}
-            layers.append({name: ChangedRows(matrix, changes[name], path.first) if changes[name] else matrix
-                           for name, matrix in layer.items()})
+            layers.append(
+                {
+                    name: ChangedRows(matrix, changes[name], path.first) if changes[name] else matrix
+                    for name, matrix in layer.items()
+                }
+            )
         net.layers = layers
         self._view = TinyTarget(net, target.context)
 
@@ -258,8 +315,10 @@ class TinySublayers:
 
     def __init__(self, target: TinyTarget, count: int):
         target.flush()
-        self.net, self.past, self.slots = target.net, len(target.cached_tokens) - count, target._slots
-        self.ids, d = target.cached_tokens[self.past:], target.net.width
+        self.net = target.net
+        self.past = len(target.cached_tokens) - count
+        self.slots = target._slots
+        self.ids, d = target.cached_tokens[self.past :], target.net.width
         self.costs = (4 * d * d + 2 * d * len(target.cached_tokens), 6 * d * d)
 
     def enter(self) -> Tensor:
@@ -274,7 +333,7 @@ class TinySublayers:
         rotation = self.net.rotations(list(range(self.past, self.past + n)))
         mask = states.new_full((n, n), -torch.inf).triu(1)
         mask = torch.cat([mask.new_zeros(n, self.past), mask], 1)
-        kv = self.slots[index // 2, :, :, :self.past + n]
+        kv = self.slots[index // 2, :, :, : self.past + n]
         return torch.stack([self.net.attend(layer, x, kv.clone(), self.past, rotation, mask) for x in states])
 
     def logits(self, states: Tensor) -> Tensor:
@@ -299,8 +358,8 @@ class TinyLearner(Learner, TinyTarget):
 
 
 class TinySkippedLayers(TinyTarget):
-    """A view of a TinyTarget without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward), over its committed
-    tokens."""
+    """A view of a TinyTarget without some sublayers (2i: attention of layer i, 2i + 1: its feed-forward),
+    over its committed tokens."""
 
     def __init__(self, original: TinyTarget, sublayers: Sequence[int]):
         super().__init__(original.net, original.context)
@@ -316,8 +375,8 @@ class TinySkippedLayers(TinyTarget):
 
 
 class TinyLayerParallel(TinySkippedLayers):
-    """A view of a TinyTarget with groups of layers in parallel: in a group, the attention of draft nodes reads the group's
-    input (targets/layer_groups.py)."""
+    """A view of a TinyTarget with groups of layers in parallel: in a group, the attention of draft nodes
+    reads the group's input (targets/layer_groups.py)."""
 
     def __init__(self, original: TinyTarget, size: int):
         from .layer_groups import groups_of
@@ -347,8 +406,8 @@ class TinyLayerParallel(TinySkippedLayers):
 
 
 class TinyPartialCache(TinySkippedLayers):
-    """A view of a TinyTarget over the cached rows that ``keep`` selects (targets/cache_selection.py); every sync copies them
-    again."""
+    """A view of a TinyTarget over the cached rows that ``keep`` selects (targets/cache_selection.py); every
+    sync copies them again."""
 
     def __init__(self, original: TinyTarget, keep: CacheSelection):
         super().__init__(original, ())
@@ -359,8 +418,10 @@ class TinyPartialCache(TinySkippedLayers):
         agree = common_prefix_length(self.original.cached_tokens, list(tokens[:-1]))
         rows, _ = self.keep(self.original._slots[:, :, :, :agree], 0)
         self._slots, self.kept = self.original._slots.clone(), rows.shape[3]
-        self._slots[:, :, :, :self.kept] = rows
-        self.cached_tokens, self.offset, self.root = self.original.cached_tokens[:agree], agree - self.kept, None
+        self._slots[:, :, :, : self.kept] = rows
+        self.cached_tokens = self.original.cached_tokens[:agree]
+        self.offset = agree - self.kept
+        self.root = None
         self._drop()
         return TinyTarget.sync(self, tokens)
 
@@ -376,17 +437,19 @@ class TinyEarlyExit:
     """The layers of a TinyTarget before layer ``exit``, as a draft model; they run again for every step."""
 
     def __init__(self, target: TinyTarget, exit: int):
-        self.target, self.exit, self.rows = target, exit, 0
+        self.target = target
+        self.exit = exit
+        self.rows = 0
 
     def kv(self, layer: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of a layer: of the text, the root and the nodes of the last step."""
         return self.target.kv(layer, self.rows)
 
     def step(self, tree: DraftTree, start: int = 0) -> Tensor:
-        """Return the states at the input of layer ``exit``: for the root and all nodes if start is 0, else for the nodes
-        from ``start`` on."""
+        """Return the states at the input of layer ``exit``: for the root and all nodes if start is 0, else
+        for the nodes from ``start`` on."""
         rows = Rows(tree, self.target.row_token_ids(tree, 0), len(self.target.cached_tokens), 0, False)
         states, _ = self.target.run_layers(rows, self.exit)
         self.target._drop()
         self.rows = len(tree) + 1
-        return states[start + 1:] if start else states
+        return states[start + 1 :] if start else states

@@ -1,5 +1,7 @@
-"""Atomic file writing for the whole program: write next to the destination, fsync, rename. After a full disk, a killed process or
-an error the old file is unchanged. Devices, pipes, folders, dangling links and the input file itself are refused."""
+"""Atomic file writing for the whole program: write next to the destination, fsync, rename. After a full
+disk, a killed process or an error the old file is unchanged. Devices, pipes, folders, dangling links and
+the input file itself are refused."""
+
 from __future__ import annotations
 
 import os
@@ -21,7 +23,8 @@ TEXTS = {
 
 
 class WriteError(OSError):
-    """A file cannot be written. ``strerror``: the reason; ``code``: the identifier of the message in TEXTS."""
+    """A file cannot be written. ``strerror``: the reason; ``code``: the identifier of the message in
+    TEXTS."""
 
     def __init__(self, code: str, path: Any, **values: Any):
         super().__init__(0, TEXTS[code].format(**values).rstrip("."), str(path)[:200])
@@ -29,18 +32,31 @@ class WriteError(OSError):
 
 
 def check_place(path: str | Path, read: str | Path | None = None) -> Path:
-    """Check that an ordinary file, existing or not, can be written at ``path``; return it with links followed. read: the input
-    file, which must not be overwritten. Raises WriteError."""
+    """Check that an ordinary file, existing or not, can be written at ``path``; return it with links
+    followed. read: the input file, which must not be overwritten. Raises WriteError."""
     try:
         given = Path(path)
         place = given.resolve()
         mode = place.stat().st_mode if place.exists() else None
-        code = ("write.dead_link" if given.is_symlink() and mode is None
-                else "write.special" if mode is not None and not stat.S_ISREG(mode)
-                else "write.folder" if not place.parent.is_dir()
-                else "write.permission" if not os.access(place.parent, os.W_OK)
-                else "write.same" if mode is not None and read is not None and Path(read).exists() and place.samefile(read) else "")
-    except (OSError, ValueError, RuntimeError, TypeError) as error:  # too long, a NUL in it, links in a circle, no path at all
+        code = (
+            "write.dead_link"
+            if given.is_symlink() and mode is None
+            else "write.special"
+            if mode is not None and not stat.S_ISREG(mode)
+            else "write.folder"
+            if not place.parent.is_dir()
+            else "write.permission"
+            if not os.access(place.parent, os.W_OK)
+            else "write.same"
+            if mode is not None and read is not None and Path(read).exists() and place.samefile(read)
+            else ""
+        )
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+        TypeError,
+    ) as error:  # too long, a NUL in it, links in a circle, no path at all
         raise WriteError("write.system", path, error=getattr(error, "strerror", None) or error) from None
     if code:
         raise WriteError(code, path)
@@ -49,12 +65,15 @@ def check_place(path: str | Path, read: str | Path | None = None) -> Path:
 
 @contextmanager
 def replacing(path: str | Path, read: str | Path | None = None) -> Iterator[Path]:
-    """Context manager: a new file next to ``path``, to be written inside the block. After success it replaces ``path`` and gets
-    the old file's mode; otherwise it is removed. read: see ``check_place``. Raises WriteError."""
+    """Context manager: a new file next to ``path``, to be written inside the block. After success it
+    replaces ``path`` and gets the old file's mode; otherwise it is removed. read: see ``check_place``.
+    Raises WriteError."""
     place = check_place(path, read)
     temporary, made = place.with_name(f".{secrets.token_hex(8)}.tmp"), False
     try:
-        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # new, so no link left there is followed
+        os.close(
+            os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        )  # new, so no link left there is followed
         made = True
         yield temporary
         with temporary.open("rb") as file:

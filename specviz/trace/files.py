@@ -1,4 +1,5 @@
 """Trace files: records of one or several lanes, written atomically and validated on import."""
+
 from __future__ import annotations
 
 import base64
@@ -23,8 +24,8 @@ Record = dict[str, Any]
 
 
 class Trace:
-    """The records of a run, read from a file or to be written to one. ``records``: JSON-ready dicts as in docs/TRACE.md, in order;
-    several lanes may be mixed."""
+    """The records of a run, read from a file or to be written to one. ``records``: JSON-ready dicts as in
+    docs/TRACE.md, in order; several lanes may be mixed."""
 
     def __init__(self, records: list[Record]):
         if not isinstance(records, (list, tuple)) or not all(isinstance(record, dict) for record in records):
@@ -52,7 +53,7 @@ class Trace:
         pieces = (piece for record in self.of("text", lane) for piece in record["pieces"])
         data = b"".join(base64.b64decode(piece["b"]) for piece in pieces)
         header = next(iter(self.of("header", lane)), {})
-        return describe(header.get("output"), data[:self.totals(lane).get("text_bytes", len(data))])
+        return describe(header.get("output"), data[: self.totals(lane).get("text_bytes", len(data))])
 
     def totals(self, lane: int = 0) -> dict[str, Any]:
         """Return the raw counts in the last record of a lane; empty if the run has not ended."""
@@ -72,10 +73,14 @@ class Trace:
 
     def lines(self) -> str:
         """Return the records as JSON Lines."""
-        return "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in self.records)
+        return "".join(
+            json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+            for r in self.records
+        )
 
     def save(self, path: str | Path) -> None:
-        """Write the records to ``.jsonl`` or ``.jsonl.gz``, atomically. Raises TraceError; the old file is then unchanged."""
+        """Write the records to ``.jsonl`` or ``.jsonl.gz``, atomically. Raises TraceError; the old file is
+        then unchanged."""
         place = writable_path(path)
         data = self.lines().encode("utf-8", "replace")
         if place.suffix == ".gz":
@@ -83,11 +88,14 @@ class Trace:
         try:
             write_file(place, data)
         except WriteError as error:
-            raise TraceError(f"The trace cannot be written to {path}: {error.strerror}.", "trace.write") from None
+            raise TraceError(
+                f"The trace cannot be written to {path}: {error.strerror}.", "trace.write"
+            ) from None
 
     @classmethod
     def load(cls, source: str | bytes | Path, most: int = BIGGEST) -> Trace:
-        """Return the trace in a file, or in its lines (text or bytes, possibly gzipped). most: bytes, unpacked. Raises TraceError."""
+        """Return the trace in a file, or in its lines (text or bytes, possibly gzipped). most: bytes,
+        unpacked. Raises TraceError."""
         data = _bytes(source, most)
         records = []
         for count, line in enumerate(data.splitlines(), 1):
@@ -98,17 +106,22 @@ class Trace:
 
 
 def writable_path(path: str | Path) -> Path:
-    """Check that a trace can be written to this path; return it with links followed. Raises TraceError for a device, a pipe, a
-    folder, a dangling link, or a missing folder."""
+    """Check that a trace can be written to this path; return it with links followed. Raises TraceError for
+    a device, a pipe, a folder, a dangling link, or a missing folder."""
     try:
         return check_place(path)
     except WriteError as error:
-        raise TraceError(f"The trace cannot be written to {str(path)[:200]}: {error.strerror}.", "trace.write") from None
+        raise TraceError(
+            f"The trace cannot be written to {str(path)[:200]}: {error.strerror}.", "trace.write"
+        ) from None
 
 
 def _bytes(source: str | bytes | Path, most: int) -> bytes:
     if not isinstance(source, (str, bytes, Path)):
-        raise TraceError(f"A trace is read from a path, or from its lines, not from {type(source).__name__}.", "trace.source")
+        raise TraceError(
+            f"A trace is read from a path, or from its lines, not from {type(source).__name__}.",
+            "trace.source",
+        )
     if isinstance(source, str) and (source.lstrip()[:1] == "{" or "\n" in source):
         source = source.encode("utf-8", "replace")
     if isinstance(source, bytes):
@@ -119,12 +132,14 @@ def _bytes(source: str | bytes | Path, most: int) -> bytes:
     except (OSError, ValueError) as error:
         if isinstance(error, TraceError):
             raise
-        raise TraceError(f"{str(source)[:200]} cannot be read: {getattr(error, 'strerror', None) or error}.", "trace.read") from None
+        raise TraceError(
+            f"{str(source)[:200]} cannot be read: {getattr(error, 'strerror', None) or error}.", "trace.read"
+        ) from None
 
 
 def _unpacked(file: Any, name: str, most: int) -> bytes:
-    """Return at most ``most`` bytes, decompressed if gzipped, and never decompress more. Only one gzip member, as in browsers:
-    other readers would see data after the first."""
+    """Return at most ``most`` bytes, decompressed if gzipped, and never decompress more. Only one gzip
+    member, as in browsers: other readers would see data after the first."""
     data = file.read(most + 1)
     if data[:2] == b"\x1f\x8b" and len(data) <= most:
         unpack = zlib.decompressobj(wbits=31)
@@ -160,11 +175,17 @@ def check(records: list[Any]) -> None:
         raise TraceError("The trace holds no records.", "trace.empty")
     lanes: dict[int, _Lane] = {}
     for count, record in enumerate(records, 1):
-        if not isinstance(record, dict) or not isinstance(record.get("type"), str) or record["type"] not in SCHEMA:
+        if (
+            not isinstance(record, dict)
+            or not isinstance(record.get("type"), str)
+            or record["type"] not in SCHEMA
+        ):
             raise TraceError(f"Record {count} is of no known type.", "trace.record")
         kind, lane = record["type"], record.get("lane")
         if type(lane) is not int or not 0 <= lane < LANES:
-            raise TraceError(f"Record {count}: lane must be a whole number below {LANES}.", "trace.lane_number")
+            raise TraceError(
+                f"Record {count}: lane must be a whole number below {LANES}.", "trace.lane_number"
+            )
         where = f"Record {count} ({kind})"
         SCHEMA[kind](record, where)
         lanes.setdefault(lane, _Lane()).take(kind, record, where)
@@ -196,14 +217,19 @@ class _Lane:
             known = type(record["round"]) is int and 0 <= record["round"] <= self.rounds
             _hold(known, f"{where}: rounds must follow each other.")
             self.rounds = max(self.rounds, record["round"] + 1)
-        refer = {"draft": self._draft, "judge": self._judge, "commit": self._commit, "text": self._text}.get(kind)
+        refer = {"draft": self._draft, "judge": self._judge, "commit": self._commit, "text": self._text}.get(
+            kind
+        )
         if refer:
             refer(record, where)
 
     def _draft(self, record: Record, where: str) -> None:
         depth: list[int] = []
         for i, node in enumerate(record["nodes"]):
-            _hold(node["id"] == i and node["parent"] < i, f"{where}: nodes must be numbered, and refer to earlier ones.")
+            _hold(
+                node["id"] == i and node["parent"] < i,
+                f"{where}: nodes must be numbered, and refer to earlier ones.",
+            )
             depth.append(1 if node["parent"] < 0 else depth[node["parent"]] + 1)
             _hold(node["depth"] == depth[i], f"{where}: depth of node {i} must be {depth[i]}.")
         _hold(record["round"] not in self.nodes, f"{where}: round {record['round']} is drafted twice.")
@@ -212,14 +238,20 @@ class _Lane:
         _hold(len(record["nodes"]) <= NODES, f"{where}: more than {NODES} nodes.")
 
     def _judge(self, record: Record, where: str) -> None:
-        _hold(record["node"] < len(self.nodes.get(record["round"], ())), f"{where}: there is no node {record['node']}.")
+        _hold(
+            record["node"] < len(self.nodes.get(record["round"], ())),
+            f"{where}: there is no node {record['node']}.",
+        )
 
     def _commit(self, record: Record, where: str) -> None:
         _hold(record["round"] > self.committed, f"{where}: rounds must be committed in order and once.")
         self.committed = record["round"]
         nodes, above = self.nodes.get(record["round"], []), -1
         for node in record["path"]:
-            _hold(node < len(nodes) and nodes[node]["parent"] == above, f"{where}: the path must go down the tree.")
+            _hold(
+                node < len(nodes) and nodes[node]["parent"] == above,
+                f"{where}: the path must go down the tree.",
+            )
             above = node
 
     def _text(self, record: Record, where: str) -> None:

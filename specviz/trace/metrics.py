@@ -1,15 +1,17 @@
 """The definitions of all displayed figures; each is computed from raw counts.
 
-block_efficiency      mean accepted length: tokens committed / target passes, the bonus or correction token included; the same
+block_efficiency      mean accepted length: tokens committed / target passes, the bonus or correction token
+included; the same
                       quantity is mean_accepted_length in HTTP answers and accepted_length of servers
-mean_accepted_tokens  draft tokens accepted / target passes
-acceptance_rate       draft tokens accepted / draft tokens tried, for every verifier: examined nodes whose parent was accepted
-examined_acceptance   draft tokens accepted / nodes examined; lower where a verifier examines whole branches at once
-draft_yield           draft tokens accepted / draft tokens proposed
-tokens_per_second     tokens / engine seconds after the prefill, which includes the prefill of drafters
-time_to_first_token   engine seconds of the prefill and of the first round
-walltime_speedup      plain decoding's seconds per token / the method's: same target, prompt and sampling, measured in turns in one run
+mean_accepted_tokens  draft tokens accepted / target passes acceptance_rate       draft tokens accepted /
+draft tokens tried, for every verifier: examined nodes whose parent was accepted examined_acceptance   draft
+tokens accepted / nodes examined; lower where a verifier examines whole branches at once draft_yield
+draft tokens accepted / draft tokens proposed tokens_per_second     tokens / engine seconds after the
+prefill, which includes the prefill of drafters time_to_first_token   engine seconds of the prefill and of
+the first round walltime_speedup      plain decoding's seconds per token / the method's: same target, prompt
+and sampling, measured in turns in one run
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -24,8 +26,8 @@ PHASES = ("plan", "draft", "verify", "judge", "commit", "observe")
 class Totals:
     """Raw counts of one run, accumulated from its events; totals of several runs are added with ``+``.
 
-    drafted, accepted: draft tokens; tried: draft tokens whose parent was accepted; examined: draft tokens that were tested;
-    by_position: [tried, accepted] for each depth."""
+    drafted, accepted: draft tokens; tried: draft tokens whose parent was accepted; examined: draft tokens
+    that were tested; by_position: [tried, accepted] for each depth."""
 
     tokens: int = 0
     rounds: int = 0
@@ -34,7 +36,9 @@ class Totals:
     tried: int = 0
     prefill_seconds: float = 0.0
     phase_seconds: dict[str, float] = field(default_factory=dict)
-    by_position: list[list[int]] = field(default_factory=list)  # depth-1 -> [rounds that tried it, that accepted it]
+    by_position: list[list[int]] = field(
+        default_factory=list
+    )  # depth-1 -> [rounds that tried it, that accepted it]
     examined: int = 0
     first_token_seconds: float | None = None  # from the begin of the prefill to the end of the first round
     _depths: dict[int, int] = field(default_factory=dict, repr=False)
@@ -64,7 +68,9 @@ class Totals:
 
     def _fold_trials(self, event: Committed) -> None:
         depth_tried: dict[int, bool] = {}
-        reached, decisions, self._decisions = {-1, *event.path}, self._decisions, ()
+        reached = {-1, *event.path}
+        decisions = self._decisions
+        self._decisions = ()
         for decision in decisions:
             if decision["verdict"] == "skipped":
                 continue
@@ -82,11 +88,25 @@ class Totals:
 
     def __add__(self, other: Totals) -> Totals:
         longer = max(len(self.by_position), len(other.by_position))
-        both = [[sum(t.by_position[i][k] for t in (self, other) if i < len(t.by_position)) for k in (0, 1)] for i in range(longer)]
-        phases = {k: self.phase_seconds.get(k, 0.0) + other.phase_seconds.get(k, 0.0) for k in {*self.phase_seconds, *other.phase_seconds}}
-        return Totals(self.tokens + other.tokens, self.rounds + other.rounds, self.drafted + other.drafted,
-                      self.accepted + other.accepted, self.tried + other.tried,
-                      self.prefill_seconds + other.prefill_seconds, phases, both, self.examined + other.examined)
+        both = [
+            [sum(t.by_position[i][k] for t in (self, other) if i < len(t.by_position)) for k in (0, 1)]
+            for i in range(longer)
+        ]
+        phases = {
+            k: self.phase_seconds.get(k, 0.0) + other.phase_seconds.get(k, 0.0)
+            for k in {*self.phase_seconds, *other.phase_seconds}
+        }
+        return Totals(
+            self.tokens + other.tokens,
+            self.rounds + other.rounds,
+            self.drafted + other.drafted,
+            self.accepted + other.accepted,
+            self.tried + other.tried,
+            self.prefill_seconds + other.prefill_seconds,
+            phases,
+            both,
+            self.examined + other.examined,
+        )
 
     @property
     def seconds(self) -> float:
@@ -97,10 +117,18 @@ class Totals:
         """Return the totals as the trace's last record holds them."""
         ph = self.phase_seconds
         return {
-            "tokens": self.tokens, "rounds": self.rounds, "drafted": self.drafted, "accepted": self.accepted, "tried": self.tried,
-            "seconds": self.seconds, "prefill_seconds": self.prefill_seconds, "draft_seconds": ph.get("draft", 0.0),
-            "verify_seconds": ph.get("verify", 0.0), "judge_seconds": ph.get("judge", 0.0),
-            "cache_seconds": ph.get("commit", 0.0), "other_seconds": ph.get("plan", 0.0) + ph.get("observe", 0.0),
+            "tokens": self.tokens,
+            "rounds": self.rounds,
+            "drafted": self.drafted,
+            "accepted": self.accepted,
+            "tried": self.tried,
+            "seconds": self.seconds,
+            "prefill_seconds": self.prefill_seconds,
+            "draft_seconds": ph.get("draft", 0.0),
+            "verify_seconds": ph.get("verify", 0.0),
+            "judge_seconds": ph.get("judge", 0.0),
+            "cache_seconds": ph.get("commit", 0.0),
+            "other_seconds": ph.get("plan", 0.0) + ph.get("observe", 0.0),
             "by_position": self.by_position,
         }
 

@@ -1,4 +1,6 @@
-"""Describe an output's bytes to a person, by the header's field ``output``: the text itself, or one line about the picture."""
+"""Describe an output's bytes to a person, by the header's field ``output``: the text itself, or one line
+about the picture."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -15,5 +17,7 @@ def describe(output: dict[str, Any] | None, data: bytes) -> str:
         return data.decode("utf-8", "replace")
     assert output is not None
     patch = 3 * output.get("patch", 1) ** 2
-    whole = sum(grid * grid for grid in output.get("grids", ())) or output.get("rows", 0) * output.get("columns", 0)
+    whole = sum(grid * grid for grid in output.get("grids", ())) or output.get("rows", 0) * output.get(
+        "columns", 0
+    )
     return f"[a picture, {len(data) // patch} of {whole} patches]"

@@ -1,8 +1,8 @@
 """Hosts of the viewer outside Gradio: a stand-alone page that opens from file://, and a notebook display.
 
-The viewer is plain JavaScript and one style sheet in `assets/viewer`; the files are joined in dependency order. The page
-contains its trace as escaped JSON in a script block of a type that browsers do not run, and a content security policy that
-allows only its own script and style, by digest."""
+The viewer is plain JavaScript and one style sheet in `assets/viewer`; the files are joined in dependency
+order. The page contains its trace as escaped JSON in a script block of a type that browsers do not run, and
+a content security policy that allows only its own script and style, by digest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _START = """(() => {
 
 
 def scripts() -> tuple[str, ...]:
-    """Return the names of the viewer's scripts in dependency order, without `gradio`, which only the Gradio page adds."""
+    """Return the names of the viewer's scripts in dependency order, without `gradio`, which only the Gradio
+    page adds."""
     return tuple(scripts_below(VIEWER, "SV|SpecViz", besides=("gradio",)))
 
 
@@ -48,14 +49,17 @@ def viewer_assets() -> tuple[str, str]:
         return "\n".join([version, *parts]), (VIEWER / "viewer.css").read_text(encoding="utf-8")
     except OSError as error:
         missing = Path(error.filename or VIEWER).name
-        raise TraceError(f"The viewer is not whole: {missing} cannot be read in assets/viewer of the checkout.",
-                         "viewer.missing") from None
+        raise TraceError(
+            f"The viewer is not whole: {missing} cannot be read in assets/viewer of the checkout.",
+            "viewer.missing",
+        ) from None
 
 
 def gradio_parts(**options: Any) -> dict[str, str]:
     """Return `html_template` and `js_on_load` for one `gr.HTML`, and the `css` for `launch(css=...)`.
 
-    `options` of the board: `layout` ("watch", "race"; default by the number of methods), `autoplay`, `plotly`.
+    `options` of the board: `layout` ("watch", "race"; default by the number of methods), `autoplay`,
+    `plotly`.
     """
     js, css = viewer_assets()
     glue = (VIEWER / "gradio.js").read_text(encoding="utf-8")
@@ -64,7 +68,8 @@ def gradio_parts(**options: Any) -> dict[str, str]:
 
 
 def records_of(trace: Any) -> list[dict[str, Any]]:
-    """Return the records of a trace: a `Trace` (anything with `.records`), a list of dicts, or the path of a JSON Lines file."""
+    """Return the records of a trace: a `Trace` (anything with `.records`), a list of dicts, or the path of
+    a JSON Lines file."""
     if isinstance(trace, str | Path):
         return _read(Path(trace))
     found = getattr(trace, "records", trace)
@@ -97,11 +102,13 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def to_html(trace: Any, *, title: str = "Speculative decoding, round by round", autoplay: bool = True) -> str:
-    """Return one HTML page with the viewer and the trace. It opens from file:// without network requests. autoplay: play the run,
-    else show its last round."""
+    """Return one HTML page with the viewer and the trace. It opens from file:// without network requests.
+    autoplay: play the run, else show its last round."""
     js, css = viewer_assets()
     script, style = js + "\n" + _START.replace("AUTOPLAY", _json(autoplay)), _PAGE_CSS + css
-    policy = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
+    )
     policy += "base-uri 'none'; form-action 'none'"
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -142,7 +149,8 @@ _PAGE_CSS = (
 
 
 def _json(value: Any) -> str:
-    """Return JSON that is inert inside a script element: no tag can open or close, no line separator ends a string."""
+    """Return JSON that is inert inside a script element: no tag can open or close, no line separator ends a
+    string."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")

@@ -1,10 +1,11 @@
-"""Convert events to trace records (docs/TRACE.md), numbered per lane. The bytes of every token are recorded before its
-first use.
+"""Convert events to trace records (docs/TRACE.md), numbered per lane. The bytes of every token are recorded
+before its first use.
 
-Token ids are found by the names of the fields that hold them; notes that use these names have their tokens recorded,
-too: ``tok`` and ``tokens`` hold ids (in lists of any depth), ``top``, ``top_p``, ``top_softmax`` and ``resid`` hold
-[id, probability] pairs, ``top_logprobs`` a list of such lists.
+Token ids are found by the names of the fields that hold them; notes that use these names have their tokens
+recorded, too: ``tok`` and ``tokens`` hold ids (in lists of any depth), ``top``, ``top_p``, ``top_softmax``
+and ``resid`` hold [id, probability] pairs, ``top_logprobs`` a list of such lists.
 """
+
 from __future__ import annotations
 
 import math
@@ -16,11 +17,15 @@ from .events import Event
 
 
 class Recorder:
-    """Converts the events of one lane to trace records. token_bytes(id): a token's bytes, None if unknown; special: ids of control
-    tokens."""
+    """Converts the events of one lane to trace records. token_bytes(id): a token's bytes, None if unknown;
+    special: ids of control tokens."""
 
-    def __init__(self, lane: int, token_bytes: Callable[[int], bytes] | None, special: frozenset[int] = frozenset()):
-        self._lane, self._token_bytes, self._special = lane, token_bytes, special
+    def __init__(
+        self, lane: int, token_bytes: Callable[[int], bytes] | None, special: frozenset[int] = frozenset()
+    ):
+        self._lane = lane
+        self._token_bytes = token_bytes
+        self._special = special
         self._known_tokens: set[int] = set()
         self._seq = 0
 
@@ -63,7 +68,11 @@ def _named(value: Any, key: str = "", listed: bool = False) -> Iterator[int]:
         else:
             for inner in value:
                 yield from _named(inner, key, listed=True)
-    elif (key == "tok" or (key == "tokens" and listed)) and isinstance(value, int) and not isinstance(value, bool):
+    elif (
+        (key == "tok" or (key == "tokens" and listed))
+        and isinstance(value, int)
+        and not isinstance(value, bool)
+    ):
         yield value
 
 

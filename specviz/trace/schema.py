@@ -1,7 +1,8 @@
 """The fields of every record of ``specviz-trace/1`` (docs/TRACE.md), as data.
 
-A check is a function that is called with a value and a description of its position in the record, and raises TraceError for an
-invalid value."""
+A check is a function that is called with a value and a description of its position in the record, and
+raises TraceError for an invalid value."""
+
 from __future__ import annotations
 
 import base64
@@ -27,67 +28,81 @@ class TraceError(CodedError, ValueError):
 
 def whole_number(low: int = 0, high: int = BIG) -> Check:
     """Return a check for an integer from ``low`` to ``high``."""
+
     def check(value: Any, where: str) -> None:
         if type(value) is not int or not low <= value <= high:
             raise TraceError(f"{where} must be a whole number from {low} to {high}.", "trace.whole")
+
     return check
 
 
 def number(low: float = -1e15, high: float = 1e15) -> Check:
     """Return a check for a finite number from ``low`` to ``high``."""
+
     def check(value: Any, where: str) -> None:
         if type(value) not in (int, float) or not low <= value <= high:  # NaN fails too
             raise TraceError(f"{where} must be a finite number from {low:g} to {high:g}.", "trace.number")
+
     return check
 
 
 def text(most: int = LONGEST_TEXT) -> Check:
     """Return a check for text of at most ``most`` characters."""
+
     def check(value: Any, where: str) -> None:
         if not isinstance(value, str) or len(value) > most:
             raise TraceError(f"{where} must be text of at most {most} characters.", "trace.text")
+
     return check
 
 
 def one_of(*choices: str) -> Check:
     """Return a check for one of several texts."""
+
     def check(value: Any, where: str) -> None:
         if not isinstance(value, str) or value not in choices:
             raise TraceError(f"{where} must be one of {', '.join(choices)}.", "trace.choice")
+
     return check
 
 
 def nullable(inner: Check) -> Check:
     """Return a check that also allows null."""
+
     def check(value: Any, where: str) -> None:
         if value is not None:
             inner(value, where)
+
     return check
 
 
 def list_of(inner: Check, most: int = LONGEST_LIST) -> Check:
     """Return a check for a list of at most ``most`` entries, each checked by ``inner``."""
+
     def check(value: Any, where: str) -> None:
         if not isinstance(value, list) or len(value) > most:
             raise TraceError(f"{where} must be a list of at most {most} entries.", "trace.long_list")
         for i, one in enumerate(value):
             inner(one, f"{where}[{i}]")
+
     return check
 
 
 def fixed_list(*inner: Check) -> Check:
     """Return a check for a list with as many entries as there are checks."""
+
     def check(value: Any, where: str) -> None:
         if not isinstance(value, list) or len(value) != len(inner):
             raise TraceError(f"{where} must be a list of {len(inner)} entries.", "trace.list_length")
         for one, each in zip(value, inner):
             each(one, where)
+
     return check
 
 
 def fields(**inner: Check) -> Check:
-    """Return a check for an object with these fields. A name that ends in ``_`` is optional; unknown fields (of later versions)
-    are allowed if they are plain data."""
+    """Return a check for an object with these fields. A name that ends in ``_`` is optional; unknown fields
+    (of later versions) are allowed if they are plain data."""
     needed = {name: check for name, check in inner.items() if not name.endswith("_")}
     known = {name.rstrip("_"): check for name, check in inner.items()}
 
@@ -99,6 +114,7 @@ def fields(**inner: Check) -> Check:
                 raise TraceError(f"{where} lacks {name}.", "trace.lacks")
         for name, one in value.items():
             known.get(name, plain_data)(one, f"{where}: {name[:40]}")
+
     return check
 
 
@@ -160,24 +176,75 @@ LABEL = text(2000)
 DISTRIBUTION = list_of(fixed_list(TOKEN, PROBABILITY), 1000)
 NODES = 4096
 
-NODE = fields(id=whole_number(0, NODES), parent=whole_number(-1, NODES), depth=whole_number(1, NODES), tok=TOKEN,
-              q=nullable(PROBABILITY), how=LABEL, top_=DISTRIBUTION, src_=fields(source=LABEL, start=COUNT, end=COUNT), probe_=plain_data,
-              softmax_q_=nullable(PROBABILITY), top_softmax_=DISTRIBUTION)
-_PROMPT = fields(text=text(PROMPT), ids=list_of(TOKEN), turns=list_of(fields(role=LABEL, text=text(PROMPT)), 1000))
+NODE = fields(
+    id=whole_number(0, NODES),
+    parent=whole_number(-1, NODES),
+    depth=whole_number(1, NODES),
+    tok=TOKEN,
+    q=nullable(PROBABILITY),
+    how=LABEL,
+    top_=DISTRIBUTION,
+    src_=fields(source=LABEL, start=COUNT, end=COUNT),
+    probe_=plain_data,
+    softmax_q_=nullable(PROBABILITY),
+    top_softmax_=DISTRIBUTION,
+)
+_PROMPT = fields(
+    text=text(PROMPT), ids=list_of(TOKEN), turns=list_of(fields(role=LABEL, text=text(PROMPT)), 1000)
+)
 HEADER = fields(
-    schema=one_of("specviz-trace/1"), run_id=LABEL, created=LABEL, mode=one_of("live", "recorded", "simulated"),
-    method=fields(key=LABEL, title=LABEL, family=LABEL, exactness=LABEL, paper=LABEL, summary=text(20_000), needs_=list_of(LABEL, 100)),
-    knobs=plain_object, prompt=prompt_field,
-    sampling=fields(temperature=number(), top_k=COUNT, top_p=number(), seed=whole_number(-2**63, 2**63)), max_new_tokens=COUNT,
-    target=fields(name=LABEL), draft=nullable(fields(name=LABEL)), tokenizer=LABEL, env=plain_object, clock=one_of("engine", "client"),
-    top_k_saved=COUNT, baseline_run_id=nullable(LABEL), answer_=fields(index=COUNT, of=COUNT), about_=fields(title=LABEL, text=LABEL),
-    output_=fields(kind=LABEL, rows_=whole_number(1, 64), columns_=whole_number(1, 64), patch_=whole_number(1, 64),
-                   grids_=list_of(whole_number(1, 64), 16)),
+    schema=one_of("specviz-trace/1"),
+    run_id=LABEL,
+    created=LABEL,
+    mode=one_of("live", "recorded", "simulated"),
+    method=fields(
+        key=LABEL,
+        title=LABEL,
+        family=LABEL,
+        exactness=LABEL,
+        paper=LABEL,
+        summary=text(20_000),
+        needs_=list_of(LABEL, 100),
+    ),
+    knobs=plain_object,
+    prompt=prompt_field,
+    sampling=fields(temperature=number(), top_k=COUNT, top_p=number(), seed=whole_number(-(2**63), 2**63)),
+    max_new_tokens=COUNT,
+    target=fields(name=LABEL),
+    draft=nullable(fields(name=LABEL)),
+    tokenizer=LABEL,
+    env=plain_object,
+    clock=one_of("engine", "client"),
+    top_k_saved=COUNT,
+    baseline_run_id=nullable(LABEL),
+    answer_=fields(index=COUNT, of=COUNT),
+    about_=fields(title=LABEL, text=LABEL),
+    output_=fields(
+        kind=LABEL,
+        rows_=whole_number(1, 64),
+        columns_=whole_number(1, 64),
+        patch_=whole_number(1, 64),
+        grids_=list_of(whole_number(1, 64), 16),
+    ),
 )
 TOTALS = fields(
-    **{f"{name}_": COUNT for name in ("tokens", "rounds", "drafted", "accepted", "tried", "text_bytes", "remembered")},
-    **{f"{name}_": number() for name in ("seconds", "prefill_seconds", "draft_seconds", "verify_seconds", "judge_seconds",
-                                         "cache_seconds", "other_seconds", "forward_seconds")},
+    **{
+        f"{name}_": COUNT
+        for name in ("tokens", "rounds", "drafted", "accepted", "tried", "text_bytes", "remembered")
+    },
+    **{
+        f"{name}_": number()
+        for name in (
+            "seconds",
+            "prefill_seconds",
+            "draft_seconds",
+            "verify_seconds",
+            "judge_seconds",
+            "cache_seconds",
+            "other_seconds",
+            "forward_seconds",
+        )
+    },
     by_position_=list_of(fixed_list(COUNT, COUNT), NODES),
 )
 SCHEMA: dict[str, Check] = {
@@ -186,21 +253,51 @@ SCHEMA: dict[str, Check] = {
     "prefill": fields(t0=SECONDS, t1=SECONDS, n=COUNT),
     "draft": fields(round=COUNT, t0=SECONDS, t1=SECONDS, kind=LABEL, nodes=list_of(NODE, NODES)),
     "verify": fields(round=COUNT, t0=SECONDS, t1=SECONDS, n_in=COUNT),
-    "judge": fields(round=COUNT, node=whole_number(0, NODES), rule=LABEL, p=nullable(PROBABILITY), q=nullable(PROBABILITY),
-                    a_=nullable(PROBABILITY), u=nullable(PROBABILITY), verdict=one_of("accepted", "rejected", "skipped"),
-                    top_p_=DISTRIBUTION, resid_=DISTRIBUTION, softmax_p_=nullable(PROBABILITY), top_softmax_=DISTRIBUTION),
-    "commit": fields(round=COUNT, t=SECONDS, path=list_of(whole_number(0, NODES), NODES), n_new=whole_number(0, NODES + 1),
-                     tail=fields(tok=TOKEN, why=LABEL, p_=nullable(PROBABILITY), top_=DISTRIBUTION, softmax_p_=nullable(PROBABILITY),
-                                 top_softmax_=DISTRIBUTION),
-                     logprobs_=list_of(nullable(number()), NODES + 1),
-                     top_logprobs_=list_of(list_of(fixed_list(TOKEN, nullable(number())), 1000), NODES + 1),
-                     kv_=fields(before=COUNT, after=COUNT, dropped=COUNT)),
-    "text": fields(round=COUNT, pieces=list_of(fields(tok=TOKEN, b=base64_bytes, span=fixed_list(COUNT, COUNT)), NODES + 1)),
-    "timing": fields(round=COUNT, **{f"{name}_ns": COUNT for name in ("draft", "verify", "judge", "cache", "other")}),
+    "judge": fields(
+        round=COUNT,
+        node=whole_number(0, NODES),
+        rule=LABEL,
+        p=nullable(PROBABILITY),
+        q=nullable(PROBABILITY),
+        a_=nullable(PROBABILITY),
+        u=nullable(PROBABILITY),
+        verdict=one_of("accepted", "rejected", "skipped"),
+        top_p_=DISTRIBUTION,
+        resid_=DISTRIBUTION,
+        softmax_p_=nullable(PROBABILITY),
+        top_softmax_=DISTRIBUTION,
+    ),
+    "commit": fields(
+        round=COUNT,
+        t=SECONDS,
+        path=list_of(whole_number(0, NODES), NODES),
+        n_new=whole_number(0, NODES + 1),
+        tail=fields(
+            tok=TOKEN,
+            why=LABEL,
+            p_=nullable(PROBABILITY),
+            top_=DISTRIBUTION,
+            softmax_p_=nullable(PROBABILITY),
+            top_softmax_=DISTRIBUTION,
+        ),
+        logprobs_=list_of(nullable(number()), NODES + 1),
+        top_logprobs_=list_of(list_of(fixed_list(TOKEN, nullable(number())), 1000), NODES + 1),
+        kv_=fields(before=COUNT, after=COUNT, dropped=COUNT),
+    ),
+    "text": fields(
+        round=COUNT,
+        pieces=list_of(fields(tok=TOKEN, b=base64_bytes, span=fixed_list(COUNT, COUNT)), NODES + 1),
+    ),
+    "timing": fields(
+        round=COUNT, **{f"{name}_ns": COUNT for name in ("draft", "verify", "judge", "cache", "other")}
+    ),
     "lens": fields(round=COUNT, kind=LABEL, data=plain_object),
     "check": fields(kind=LABEL, detail_=plain_object),
     "stop": fields(why=LABEL),
     "error": fields(why=LABEL),
-    "done": fields(finish=one_of("stop", "length", "stop_string", "stopped", "deadline", "context", "error"), totals=TOTALS,
-                   peak_mem=nullable(COUNT)),
+    "done": fields(
+        finish=one_of("stop", "length", "stop_string", "stopped", "deadline", "context", "error"),
+        totals=TOTALS,
+        peak_mem=nullable(COUNT),
+    ),
 }

@@ -1,8 +1,8 @@
 """Sort the page's scripts by their dependencies, which are found in the scripts themselves.
 
-A script provides the names that it assigns in the namespace (`SV.fold = ...`) and needs those that it reads (`SV.text`).
-Several scripts may extend one name (`P.views`): they do not depend on each other, and a script that reads the name depends on
-all of them."""
+A script provides the names that it assigns in the namespace (`SV.fold = ...`) and needs those that it reads
+(`SV.text`). Several scripts may extend one name (`P.views`): they do not depend on each other, and a script
+that reads the name depends on all of them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 class ScriptOrderError(CodedError, ValueError):
-    """The scripts cannot be sorted: a script reads a name that no script provides, or scripts need one another in a cycle."""
+    """The scripts cannot be sorted: a script reads a name that no script provides, or scripts need one
+    another in a cycle."""
 
 
 def provided_and_needed(text: str, namespace: str) -> tuple[set[str], set[str]]:
-    """Return (provided, needed): the names of a namespace that a script assigns, and those that it only reads. namespace: a
-    regular expression for all its spellings, as `SV|SpecViz`."""
+    """Return (provided, needed): the names of a namespace that a script assigns, and those that it only
+    reads. namespace: a regular expression for all its spellings, as `SV|SpecViz`."""
     code = _COMMENT.sub("", text)
     provided = set(re.findall(rf"\b(?:{namespace})\.(\w+) = ", code))
     return provided, set(re.findall(rf"\b(?:{namespace})\.(\w+)", code)) - provided
 
 
 def in_dependency_order(scripts: dict[str, str], namespace: str) -> list[str]:
-    """Return the names of the scripts in dependency order, independent ones alphabetically. scripts: {name: text}; namespace: as
-    in ``provided_and_needed``.
+    """Return the names of the scripts in dependency order, independent ones alphabetically. scripts: {name:
+    text}; namespace: as in ``provided_and_needed``.
 
     Raises ScriptOrderError for a name that no script provides, and for cycles."""
     found = {script: provided_and_needed(text, namespace) for script, text in scripts.items()}
@@ -38,12 +39,16 @@ def in_dependency_order(scripts: dict[str, str], namespace: str) -> list[str]:
         graph[script] = {other for other in found if other != script and found[other][0] & needed}
         lost = needed - {name for provided, _ in found.values() for name in provided}
         if lost:
-            raise ScriptOrderError(f"{script}.js reads {', '.join(sorted(lost))}, which no script provides.", "scripts.lost")
+            raise ScriptOrderError(
+                f"{script}.js reads {', '.join(sorted(lost))}, which no script provides.", "scripts.lost"
+            )
     sorter = TopologicalSorter(graph)
     try:
         sorter.prepare()
     except CycleError as error:
-        raise ScriptOrderError(f"Scripts need one another: {' needs '.join(reversed(error.args[1]))}.", "scripts.circle") from None
+        raise ScriptOrderError(
+            f"Scripts need one another: {' needs '.join(reversed(error.args[1]))}.", "scripts.circle"
+        ) from None
     out: list[str] = []
     while ready := sorted(sorter.get_ready()):
         out += ready
@@ -52,7 +57,9 @@ def in_dependency_order(scripts: dict[str, str], namespace: str) -> list[str]:
 
 
 def scripts_below(path: Path, namespace: str, besides: tuple[str, ...] = ()) -> list[str]:
-    """Return the names of the scripts below a folder in dependency order, without their suffix. besides: names that are left out.
-    """
+    """Return the names of the scripts below a folder in dependency order, without their suffix. besides:
+    names that are left out."""
     found = {p.relative_to(path).with_suffix("").as_posix(): p for p in sorted(path.rglob("*.js"))}
-    return in_dependency_order({name: p.read_text(encoding="utf-8") for name, p in found.items() if name not in besides}, namespace)
+    return in_dependency_order(
+        {name: p.read_text(encoding="utf-8") for name, p in found.items() if name not in besides}, namespace
+    )

@@ -1,10 +1,11 @@
-"""Replay a draft model on text the target already generated: expected mean accepted length and acceptance rate without running the
-engine.
+"""Replay a draft model on text the target already generated: expected mean accepted length and acceptance
+rate without running the engine.
 
-Greedy: a draft token is accepted iff the draft's argmax is the target's token, and up to its first mistake the draft has the
-target's own text as context; one forward pass over that text decides every round. At temperature 1: given that the target emits
-y, speculative sampling accepts it from the draft with probability min(1, q(y) / p(y)) (Leviathan et al., 2211.17192), so the
-replay has the distribution of the real run. Both are exact for chains of a draft model, up to rounding.
+Greedy: a draft token is accepted iff the draft's argmax is the target's token, and up to its first mistake
+the draft has the target's own text as context; one forward pass over that text decides every round. At
+temperature 1: given that the target emits y, speculative sampling accepts it from the draft with
+probability min(1, q(y) / p(y)) (Leviathan et al., 2211.17192), so the replay has the distribution of the
+real run. Both are exact for chains of a draft model, up to rounding.
 """
 
 from typing import Any
@@ -17,8 +18,8 @@ from .data import TASKS
 def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None = None) -> dict[str, dict]:
     """Replay a draft model on stored answers, by mode and task.
 
-    Return {"greedy" or "sampled": {task or "mean": figures}} with the figures of ``replay_rounds``; "mean" is the mean over
-    tasks. layers: use only the model's first layers (None: all)."""
+    Return {"greedy" or "sampled": {task or "mean": figures}} with the figures of ``replay_rounds``; "mean"
+    is the mean over tasks. layers: use only the model's first layers (None: all)."""
     found = {}
     for mode, temperature in (("greedy", 0.0), ("sampled", 1.0)):
         by_task = {}
@@ -27,10 +28,13 @@ def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None =
             if chosen:
                 by_task[task] = replay_rounds(accepted_tokens(model, chosen, seed, layers), gamma)
         keys = next(iter(by_task.values())).keys() - {"by_position"} if by_task else ()
-        mean: dict[str, Any] = {key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4) for key in keys}
+        mean: dict[str, Any] = {
+            key: round(sum(t[key] for t in by_task.values()) / len(by_task), 4) for key in keys
+        }
         if by_task:
             mean["by_position"] = [
-                round(sum(t["by_position"][i] for t in by_task.values()) / len(by_task), 4) for i in range(gamma)
+                round(sum(t["by_position"][i] for t in by_task.values()) / len(by_task), 4)
+                for i in range(gamma)
             ]
             found[mode] = by_task | {"mean": mean}
     return found
@@ -38,7 +42,8 @@ def tables(model, answers: list, gamma: int, seed: int = 0, layers: int | None =
 
 @torch.inference_mode()
 def accepted_tokens(model, answers: list, seed: int = 0, layers: int | None = None) -> list[list[bool]]:
-    """Return, for each answer, one flag per token: whether a draft token proposed at its position would be accepted."""
+    """Return, for each answer, one flag per token: whether a draft token proposed at its position would be
+    accepted."""
     rng, device = torch.Generator().manual_seed(seed), next(model.parameters()).device
     found = []
     for a in answers:
@@ -57,8 +62,8 @@ def accepted_tokens(model, answers: list, seed: int = 0, layers: int | None = No
 
 
 def states(model, ids: torch.Tensor, layers: int | None = None) -> torch.Tensor:
-    """Return hidden states [rows, length, hidden] after the first ``layers`` layers of a transformers model, with its final norm
-    applied. layers None: all."""
+    """Return hidden states [rows, length, hidden] after the first ``layers`` layers of a transformers
+    model, with its final norm applied. layers None: all."""
     if layers in (None, len(model.model.layers)):
         return model.model(ids).last_hidden_state
     return model.model.norm(model.model(ids, output_hidden_states=True).hidden_states[layers])

@@ -1,8 +1,9 @@
 """Train the target with sparse experts (BlockFFN, Song et al. 2507.08771) on short texts.
 
-Two losses are added to the cross-entropy, so that neighbouring tokens share experts. Activation locality: the signs of the router's
-outputs at one token predict those at the next. Chunk sparsity: few experts are active for any of ``chunk`` tokens in a row. Both are
-options of the recipe; ``plain`` trains without them, for comparison. The embedding starts from that of a shipped draft model.
+Two losses are added to the cross-entropy, so that neighbouring tokens share experts. Activation locality:
+the signs of the router's outputs at one token predict those at the next. Chunk sparsity: few experts are
+active for any of ``chunk`` tokens in a row. Both are options of the recipe; ``plain`` trains without them,
+for comparison. The embedding starts from that of a shipped draft model.
 """
 
 import json
@@ -45,22 +46,40 @@ def run(job: Job) -> Path:
         return loss + model.sparsity(hparams, len(ids)), len(labels)
 
     def measure() -> dict:
-        return loss_by_task(model, tokenizer, heldout, hparams) | statistics(model, tokenizer, heldout, hparams)
+        return loss_by_task(model, tokenizer, heldout, hparams) | statistics(
+            model, tokenizer, heldout, hparams
+        )
 
     figures = runner.train(loss_at, measure)
     return export(job, hparams, model, tokenizer, figures)
 
 
 def build(job: Job, hparams: dict) -> tuple[Any, "ExpertsLlama"]:
-    """Return (tokenizer, untrained model). The embedding is taken from the model that the recipe names in ``from``."""
+    """Return (tokenizer, untrained model). The embedding is taken from the model that the recipe names in
+    ``from``."""
     source = job.shipped / hparams["from"]
-    tokenizer, old = AutoTokenizer.from_pretrained(source, trust_remote_code=False), open_network(source, torch.float32)
-    model = ExpertsLlama(LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=hparams["hidden"], intermediate_size=hparams["experts"] * hparams["expert_size"],
-        num_hidden_layers=hparams["layers"], num_attention_heads=hparams["heads"], num_key_value_heads=hparams["kv_heads"],
-        head_dim=hparams["head_dim"], max_position_embeddings=hparams["positions"], tie_word_embeddings=True,
-        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id),
-        hparams["experts"], hparams["expert_size"])
+    tokenizer, old = (
+        AutoTokenizer.from_pretrained(source, trust_remote_code=False),
+        open_network(source, torch.float32),
+    )
+    model = ExpertsLlama(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=hparams["hidden"],
+            intermediate_size=hparams["experts"] * hparams["expert_size"],
+            num_hidden_layers=hparams["layers"],
+            num_attention_heads=hparams["heads"],
+            num_key_value_heads=hparams["kv_heads"],
+            head_dim=hparams["head_dim"],
+            max_position_embeddings=hparams["positions"],
+            tie_word_embeddings=True,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        ),
+        hparams["experts"],
+        hparams["expert_size"],
+    )
     with torch.no_grad():
         table = old.get_input_embeddings().weight
         width = min(table.shape[1], hparams["hidden"])
@@ -71,9 +90,9 @@ def build(job: Job, hparams: dict) -> tuple[Any, "ExpertsLlama"]:
 class ExpertsLlama(LlamaForCausalLM):
     """A Llama for training whose feed-forward layers are ExpertLayer modules.
 
-    ``chunk_factor`` [5]: weight of the chunk loss now, at the start of this interval and at its end; the sum of the chunk loss
-    in this interval, and its mean in the one before; number of steps. A buffer that is saved with the weights, so that a
-    resumed run continues with the same losses."""
+    ``chunk_factor`` [5]: weight of the chunk loss now, at the start of this interval and at its end; the
+    sum of the chunk loss in this interval, and its mean in the one before; number of steps. A buffer that
+    is saved with the weights, so that a resumed run continues with the same losses."""
 
     chunk_factor: Tensor
 
@@ -90,19 +109,24 @@ class ExpertsLlama(LlamaForCausalLM):
         return [cast(ExpertLayer, layer.mlp) for layer in self.model.layers]
 
     def sparsity(self, hparams: dict, rows: int) -> Tensor | float:
-        """Return the weighted sum of locality loss and chunk loss of the last forward pass, averaged over layers. rows: sequences
-        in that batch."""
+        """Return the weighted sum of locality loss and chunk loss of the last forward pass, averaged over
+        layers. rows: sequences in that batch."""
         if not hparams["locality"] and not hparams["chunk_loss"]:
             return 0.0
         layers = self.expert_layers
-        scores = [layer.scores.float().view(rows, -1, layer.experts) for layer in layers]  # under autocast a share of 1 - 1e-6 is 1
+        scores = [
+            layer.scores.float().view(rows, -1, layer.experts) for layer in layers
+        ]  # under autocast a share of 1 - 1e-6 is 1
         near = torch.stack([locality_loss(one) for one in scores]).mean()
-        shared = torch.stack([chunk_loss(one, hparams["chunk"], layer.eps) for one, layer in zip(scores, layers)]).mean()
+        shared = torch.stack(
+            [chunk_loss(one, hparams["chunk"], layer.eps) for one, layer in zip(scores, layers)]
+        ).mean()
         return hparams["locality"] * near + self.chunk_weight(hparams, float(shared.detach())) * shared
 
     def chunk_weight(self, hparams: dict, value: float) -> float:
-        """Return the weight of the chunk loss at this step, and record the loss ``value``. After ``hold`` steps the weight moves,
-        over each interval of ``every`` steps, to itself times the ratio of the mean losses of the last two intervals."""
+        """Return the weight of the chunk loss at this step, and record the loss ``value``. After ``hold``
+        steps the weight moves, over each interval of ``every`` steps, to itself times the ratio of the mean
+        losses of the last two intervals."""
         begin, goal, total, before, step = self.chunk_factor.tolist()
         start, every = hparams["chunk_loss"], hparams["every"]
         begin, goal = (begin, goal) if step else (start, start)
@@ -119,15 +143,16 @@ class ExpertsLlama(LlamaForCausalLM):
 
 
 def locality_loss(scores: Tensor) -> Tensor:
-    """Return the binary cross-entropy of router outputs [rows, tokens, experts] at one token against those at the next, both as
-    probabilities of being active."""
+    """Return the binary cross-entropy of router outputs [rows, tokens, experts] at one token against those
+    at the next, both as probabilities of being active."""
     steep = STEEPNESS * scores
     return F.binary_cross_entropy_with_logits(steep[:, :-1], steep[:, 1:].sigmoid())
 
 
 def chunk_loss(scores: Tensor, chunk: int, eps: float) -> Tensor:
-    """Return the chunk-sparsity loss: the mean over chunks and experts of 1 - prod(1 - p), where p is the expert's share of a
-    token's routing weights. scores [rows, tokens, experts]; tokens after the last full chunk are left out."""
+    """Return the chunk-sparsity loss: the mean over chunks and experts of 1 - prod(1 - p), where p is the
+    expert's share of a token's routing weights. scores [rows, tokens, experts]; tokens after the last full
+    chunk are left out."""
     active = routed(scores, torch.ones((), device=scores.device), eps)
     shares = active / active.sum(-1, keepdim=True).clamp(min=1e-9)
     whole = shares.shape[1] // chunk * chunk
@@ -136,35 +161,63 @@ def chunk_loss(scores: Tensor, chunk: int, eps: float) -> Tensor:
 
 
 def union_shares(active: Tensor) -> dict[int, float]:
-    """Return {window: share of experts that are active for at least one of that many consecutive tokens}. active [tokens,
-    experts]."""
+    """Return {window: share of experts that are active for at least one of that many consecutive tokens}.
+    active [tokens, experts]."""
     return {n: float(active.unfold(0, n, 1).any(-1).double().mean()) for n in WINDOWS if n <= len(active)}
 
 
 @torch.inference_mode()
 def statistics(model: ExpertsLlama, tokenizer, rows: list[data.Row], hparams: dict) -> dict[str, float]:
-    """Return the share of inactive experts on held-out texts, averaged over layers: per token (the paper's TLS) and over windows
-    of several tokens (CLS_n)."""
+    """Return the share of inactive experts on held-out texts, averaged over layers: per token (the paper's
+    TLS) and over windows of several tokens (CLS_n)."""
     found: dict[int, list[float]] = {}
-    for row in [row for row in rows if row.task == "story"][:hparams["heldout_rows"]]:
+    for row in [row for row in rows if row.task == "story"][: hparams["heldout_rows"]]:
         ids, _ = data.chat_row(tokenizer, row)
-        model(torch.tensor([ids[:hparams["length"]]], device=model.device))
+        model(torch.tensor([ids[: hparams["length"]]], device=model.device))
         for layer in model.expert_layers:
             for n, share in union_shares(layer.scores.reshape(-1, hparams["experts"]) > 0).items():
                 found.setdefault(n, []).append(1 - share)
-    return {"TLS" if n == 1 else f"CLS_{n}": round(sum(shares) / len(shares), 4) for n, shares in sorted(found.items())}
+    return {
+        "TLS" if n == 1 else f"CLS_{n}": round(sum(shares) / len(shares), 4)
+        for n, shares in sorted(found.items())
+    }
 
 
 def export(job: Job, hparams: dict, model: ExpertsLlama, tokenizer, figures: dict) -> Path:
-    """Write the model's weights (matrices in MXINT8), config, tokenizer and card to ``<work>/models``, and with ``--ship`` to
-    ``assets/models``; return the folder."""
-    weights = {name: tensor for name, tensor in model.state_dict().items() if name not in ("lm_head.weight", "chunk_factor")}
-    stored = {name: t.bfloat16() if t.is_floating_point() else t for name, t in mx.to_file_tensors(weights).items()}
+    """Write the model's weights (matrices in MXINT8), config, tokenizer and card to ``<work>/models``, and
+    with ``--ship`` to ``assets/models``; return the folder."""
+    weights = {
+        name: tensor
+        for name, tensor in model.state_dict().items()
+        if name not in ("lm_head.weight", "chunk_factor")
+    }
+    stored = {
+        name: t.bfloat16() if t.is_floating_point() else t for name, t in mx.to_file_tensors(weights).items()
+    }
     config = json.loads(model.config.to_json_string(use_diff=False))
-    keep = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
-            "max_position_embeddings", "tie_word_embeddings", "bos_token_id", "eos_token_id", "pad_token_id", "rms_norm_eps", "hidden_act")
-    config = {"model_type": KIND, **{name: config[name] for name in keep}, "num_experts": hparams["experts"],
-              "expert_size": hparams["expert_size"], "rope_theta": 10000.0}
+    keep = (
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "max_position_embeddings",
+        "tie_word_embeddings",
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "rms_norm_eps",
+        "hidden_act",
+    )
+    config = {
+        "model_type": KIND,
+        **{name: config[name] for name in keep},
+        "num_experts": hparams["experts"],
+        "expert_size": hparams["expert_size"],
+        "rope_theta": 10000.0,
+    }
     for folder in job.output_folders(hparams["name"]):
         folder.mkdir(parents=True, exist_ok=True)
         write_tokenizer(tokenizer, folder)
@@ -176,13 +229,25 @@ def export(job: Job, hparams: dict, model: ExpertsLlama, tokenizer, figures: dic
 
 def card(hparams: dict, weights: dict, figures: dict) -> str:
     """Return the model card."""
-    sparse = "\n".join(f"| {name} | {value:.3f} |" for name, value in figures.items() if name.startswith(("TLS", "CLS")))
-    loss = "\n".join(f"| loss on held-out {name}, nats a token | {figures[name]:.3f} |" for name in data.TASKS if name in figures)
-    facts = dict(parameters=sum(t.numel() for t in weights.values()) / 1e6, steps=figures["steps"], minutes=figures["minutes"])
+    sparse = "\n".join(
+        f"| {name} | {value:.3f} |" for name, value in figures.items() if name.startswith(("TLS", "CLS"))
+    )
+    loss = "\n".join(
+        f"| loss on held-out {name}, nats a token | {figures[name]:.3f} |"
+        for name in data.TASKS
+        if name in figures
+    )
+    facts = dict(
+        parameters=sum(t.numel() for t in weights.values()) / 1e6,
+        steps=figures["steps"],
+        minutes=figures["minutes"],
+    )
     return CARD.format(**hparams | facts, sparse=sparse, loss=loss)
 
 
-CARD = FRONT + """A toy with sparse experts (BlockFFN, arXiv 2507.08771), made to be watched while it decodes: {layers} layers of
+CARD = (
+    FRONT
+    + """A toy with sparse experts (BlockFFN, arXiv 2507.08771), made to be watched while it decodes: {layers} layers of
 {hidden}, {experts} experts of {expert_size} in each, {parameters:.1f} million parameters.
 
 | figure | value |
@@ -200,3 +265,4 @@ embedding starts from that of [{from}](../{from}); sources and licences: [LICENS
 
     python -m specviz.training blockffn --data DIR
 """
+)

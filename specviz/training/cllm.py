@@ -2,11 +2,13 @@
 
 With ``rank``, only low-rank adapters of that rank are trained and saved (LoRA, Hu et al. 2106.09685).
 
-Blocks of a greedy answer are replaced by earlier tokens of the text. A few Jacobi passes of the target turn a
-replacement into a point of its Jacobi trajectory, whose fixed point is the original block. The model learns to predict
-the same distributions from the wrong block as from the original (consistency loss, from the first wrong token on), and
-to keep the target's distributions along the answer. Blocks of one text share its keys and values.
+Blocks of a greedy answer are replaced by earlier tokens of the text. A few Jacobi passes of the target turn
+a replacement into a point of its Jacobi trajectory, whose fixed point is the original block. The model
+learns to predict the same distributions from the wrong block as from the original (consistency loss, from
+the first wrong token on), and to keep the target's distributions along the answer. Blocks of one text share
+its keys and values.
 """
+
 from __future__ import annotations
 
 import copy
@@ -32,14 +34,19 @@ from .text_answers import Answer
 
 
 class Trajectories(Features):
-    """Batches of greedy answers, and the target as a trainable module (models/causal.py), which runs the Jacobi passes."""
+    """Batches of greedy answers, and the target as a trainable module (models/causal.py), which runs the
+    Jacobi passes."""
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
-        self.own = self.wide = Batches([a for a in self.own.answers if a.greedy], hparams, job.seed, self.device)
+        self.own = self.wide = Batches(
+            [a for a in self.own.answers if a.greedy], hparams, job.seed, self.device
+        )
         self.heldout = [a for a in self.heldout if a.greedy]
         config, found = causal.read(HeadWeights(self.path, self.target_info), config_of(self.path))
-        self.before = fill(causal.CausalModel(config, self.path.name), found, self.target_info).to(self.device)
+        self.before = fill(causal.CausalModel(config, self.path.name), found, self.target_info).to(
+            self.device
+        )
 
 
 def run(job: Job) -> Path:
@@ -61,15 +68,24 @@ def run(job: Job) -> Path:
     if "loss_cllm" not in figures:  # a measurement can fail
         figures = measure(model.eval(), features, hparams)
     trained = LOW_RANK.format(**hparams) if hparams["rank"] else "all of its weights trained on"
-    return chains.export(job, job.model_name("cllm"), model, features, runner, CARD.format(**hparams | figures, trained=trained), most=4e7)
+    return chains.export(
+        job,
+        job.model_name("cllm"),
+        model,
+        features,
+        runner,
+        CARD.format(**hparams | figures, trained=trained),
+        most=4e7,
+    )
 
 
 @dataclass(frozen=True)
 class TrajectoryPoints:
     """Points of Jacobi trajectories of blocks: what the blocks hold after some passes.
 
-    owners [rows, n]: position of the token before each block; tokens [rows, n, block]: the block's token ids; right [rows, n,
-    block]: those of its fixed point, the answer; inside, bool [rows, n, block]: True for positions before the answer's end."""
+    owners [rows, n]: position of the token before each block; tokens [rows, n, block]: the block's token
+    ids; right [rows, n, block]: those of its fixed point, the answer; inside, bool [rows, n, block]: True
+    for positions before the answer's end."""
 
     owners: Tensor
     tokens: Tensor
@@ -77,7 +93,8 @@ class TrajectoryPoints:
     inside: Tensor
 
     def rows(self, model: causal.CausalModel | causal.LoraAdapters, past: list[KV]) -> Tensor:
-        """Return a model's hidden states [rows, n, block, hidden] along the blocks. past: its keys and values along the texts."""
+        """Return a model's hidden states [rows, n, block, hidden] along the blocks. past: its keys and
+        values along the texts."""
         (_, each, block), device = self.tokens.shape, self.tokens.device
         places = (self.owners[..., None] + torch.arange(1, block + 1, device=device)).flatten(1)
         width = past[0][0].shape[2]
@@ -91,17 +108,29 @@ class TrajectoryPoints:
 
 
 @torch.no_grad()
-def trajectory_points(before: causal.CausalModel, batch: Batch, hparams: dict, rng: random.Random) -> TrajectoryPoints:
-    """Choose ``anchors`` blocks per row of text, fill them with earlier tokens of the row, and apply 0 to ``passes`` Jacobi passes of
-    the target ``before``."""
-    anchors, width, block = sample_anchors(batch, hparams["anchors"], rng), batch.ids.shape[1], hparams["block"]
+def trajectory_points(
+    before: causal.CausalModel, batch: Batch, hparams: dict, rng: random.Random
+) -> TrajectoryPoints:
+    """Choose ``anchors`` blocks per row of text, fill them with earlier tokens of the row, and apply 0 to
+    ``passes`` Jacobi passes of the target ``before``."""
+    anchors = sample_anchors(batch, hparams["anchors"], rng)
+    width = batch.ids.shape[1]
+    block = hparams["block"]
     owners, ahead = batch.where[anchors] % width, torch.arange(block, device=anchors.device)
     index = anchors[..., None] + ahead
     known = index.clamp(max=len(batch.where) - 1)
     inside = (index < len(batch.where)) & (batch.where[known] == batch.where[anchors][..., None] + ahead)
-    tokens = torch.tensor([[[int(row[rng.randrange(end + 1)]) for _ in range(block)] for end in ends]
-                           for row, ends in zip(batch.ids.tolist(), owners.tolist())], device=anchors.device)
-    passes = torch.tensor([[rng.randrange(hparams["passes"] + 1) for _ in ends] for ends in owners.tolist()], device=anchors.device)
+    tokens = torch.tensor(
+        [
+            [[int(row[rng.randrange(end + 1)]) for _ in range(block)] for end in ends]
+            for row, ends in zip(batch.ids.tolist(), owners.tolist())
+        ],
+        device=anchors.device,
+    )
+    passes = torch.tensor(
+        [[rng.randrange(hparams["passes"] + 1) for _ in ends] for ends in owners.tolist()],
+        device=anchors.device,
+    )
     points = TrajectoryPoints(owners, tokens, batch.labels[known], inside)
     if not passes.any():
         return points
@@ -115,12 +144,21 @@ def trajectory_points(before: causal.CausalModel, batch: Batch, hparams: dict, r
     return points
 
 
-def loss(model: causal.CausalModel | causal.LoraAdapters, batch: Batch, points: TrajectoryPoints, hparams: dict) -> Tensor:
-    """Return the consistency loss from the first wrong token of each block on, plus ``stay`` times the distillation loss along the
-    unchanged text."""
+def loss(
+    model: causal.CausalModel | causal.LoraAdapters, batch: Batch, points: TrajectoryPoints, hparams: dict
+) -> Tensor:
+    """Return the consistency loss from the first wrong token of each block on, plus ``stay`` times the
+    distillation loss along the unchanged text."""
     right, past = model.rows(batch.ids)
-    stay = losses.distil(right.flatten(0, 1)[batch.where], model.output, batch.top_ids, batch.top_logp, batch.labels,
-                         hparams["hard_label_weight"], negatives=hparams.get("negatives", 0))
+    stay = losses.distil(
+        right.flatten(0, 1)[batch.where],
+        model.output,
+        batch.top_ids,
+        batch.top_logp,
+        batch.labels,
+        hparams["hard_label_weight"],
+        negatives=hparams.get("negatives", 0),
+    )
     row, block, step = points.wrong.nonzero(as_tuple=True)
     if not len(row):
         return hparams["stay"] * stay
@@ -131,14 +169,18 @@ def loss(model: causal.CausalModel | causal.LoraAdapters, batch: Batch, points: 
 
 
 @torch.inference_mode()
-def measure(model: causal.CausalModel | causal.LoraAdapters, features: Trajectories, hparams: dict) -> dict[str, float]:
-    """Return held-out figures of the fine-tuned model and of the target: tokens per Jacobi pass on their own answers, and the loss
-    on the target's answers."""
+def measure(
+    model: causal.CausalModel | causal.LoraAdapters, features: Trajectories, hparams: dict
+) -> dict[str, float]:
+    """Return held-out figures of the fine-tuned model and of the target: tokens per Jacobi pass on their
+    own answers, and the loss on the target's answers."""
     some = features.heldout[:: max(1, len(features.heldout) // hparams["measure_rows"])]
     found = {}
     for name, one in (("target", features.before), ("cllm", model)):
         tried = [jacobi(one, answer, hparams["block"]) for answer in some]
-        found[f"tokens_a_pass_{name}"] = round(sum(n for n, _ in tried) / max(1, sum(passes for _, passes in tried)), 4)
+        found[f"tokens_a_pass_{name}"] = round(
+            sum(n for n, _ in tried) / max(1, sum(passes for _, passes in tried)), 4
+        )
         logs = []
         for answer in some:
             batch = features.states(collate([answer], len(answer.ids), features.device))
@@ -149,9 +191,12 @@ def measure(model: causal.CausalModel | causal.LoraAdapters, features: Trajector
 
 
 def jacobi(model: causal.CausalModel | causal.LoraAdapters, answer: Answer, size: int) -> tuple[int, int]:
-    """Return (tokens, passes) of Jacobi decoding in blocks of ``size`` tokens, until as many tokens as the answer has are
-    generated. The algorithm is that of the engine's BlockJacobi."""
-    ids, goal, passes, device = answer.ids[:answer.start].tolist(), len(answer.ids), 0, model.output.device
+    """Return (tokens, passes) of Jacobi decoding in blocks of ``size`` tokens, until as many tokens as the
+    answer has are generated. The algorithm is that of the engine's BlockJacobi."""
+    ids = answer.ids[: answer.start].tolist()
+    goal = len(answer.ids)
+    passes = 0
+    device = model.output.device
     guesses: list[int] = []
     _, past = model.rows(torch.tensor([ids[:-1]], device=device))
     while len(ids) < goal:
@@ -163,8 +208,10 @@ def jacobi(model: causal.CausalModel | causal.LoraAdapters, answer: Answer, size
         states, past = model.rows(torch.tensor([[ids[-1], *block]], device=device), places[None], mask, past)
         predicted = (states[0] @ model.output.T).argmax(-1).tolist()
         right = next((i for i, (a, b) in enumerate(zip(block, predicted)) if a != b), len(block))
-        ids, guesses, passes = ids + predicted[:right + 1], predicted[right + 1:], passes + 1
-        past = [(keys[:, :, :len(ids) - 1], values[:, :, :len(ids) - 1]) for keys, values in past]
+        ids = ids + predicted[: right + 1]
+        guesses = predicted[right + 1 :]
+        passes = passes + 1
+        past = [(keys[:, :, : len(ids) - 1], values[:, :, : len(ids) - 1]) for keys, values in past]
     return goal - answer.start, passes
 
 

@@ -1,9 +1,10 @@
 """Compare the trained drafters of a target by the figures in their model cards.
 
-With `--ship`: read the shipped cards and write docs/trained.md for every embedded target. Otherwise: read the cards of
-the work folder and print the table. Drafters without weights or figures are listed below it. `all` does not run this
-recipe; `report` writes the figures into the cards.
+With `--ship`: read the shipped cards and write docs/trained.md for every embedded target. Otherwise: read
+the cards of the work folder and print the table. Drafters without weights or figures are listed below it.
+`all` does not run this recipe; `report` writes the figures into the cards.
 """
+
 from __future__ import annotations
 
 import re
@@ -28,8 +29,20 @@ Generated from the model cards by `python -m specviz.training compare --ship`. A
 - minutes trained, M tokens: of the last training run; methods that use the same model share it.
 - Domino, DFlash2, LiLiCorr, TreeFlash and TAPS correct DFlash, not DSpark, which got its weights for the chat model later.
 """
-COLUMNS = ("method", "model", "M parameters", "minutes trained", "M tokens", "tokens per pass, greedy", "accepted at depth 1, 2, ...",
-           "nodes per round", "speed-up", "tokens per pass, temperature 1", "speed-up", "greedy, equal nodes")
+COLUMNS = (
+    "method",
+    "model",
+    "M parameters",
+    "minutes trained",
+    "M tokens",
+    "tokens per pass, greedy",
+    "accepted at depth 1, 2, ...",
+    "nodes per round",
+    "speed-up",
+    "tokens per pass, temperature 1",
+    "speed-up",
+    "greedy, equal nodes",
+)
 SIZE = re.compile(r"([\d.]+) (?:million|M) parameters")
 TRAINED = re.compile(r"^Last training run: \d+ steps, ([\d.]+) M answer tokens, ([\d.]+) minutes", re.M)
 NODES = re.compile(r"\| greedy, (\d+) nodes \|$", re.M)
@@ -38,8 +51,8 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Drafter:
-    """One row of the table: a method and the model that it drafts with. has_weights: whether the model's weights exist; cells: the
-    row's values in the order of COLUMNS, None without weights or figures."""
+    """One row of the table: a method and the model that it drafts with. has_weights: whether the model's
+    weights exist; cells: the row's values in the order of COLUMNS, None without weights or figures."""
 
     title: str
     model: str
@@ -66,16 +79,21 @@ def page(job: Job, hparams: dict) -> str:
 
 
 def targets(job: Job) -> list[str]:
-    """Return the names of the embedded targets that have a model card; without ``--ship`` only the job's target."""
+    """Return the names of the embedded targets that have a model card; without ``--ship`` only the job's
+    target."""
     if not job.ship:
         return [job.target]
     card_text = yaml.safe_load((ROOT / "models.yaml").read_text(encoding="utf-8"))["models"]
-    return [name for name, entry in card_text.items() if entry.get("role", "target") == "target" and card(job, name)]
+    return [
+        name
+        for name, entry in card_text.items()
+        if entry.get("role", "target") == "target" and card(job, name)
+    ]
 
 
 def drafters_of(job: Job, hparams: dict) -> list[Drafter]:
-    """Return a row for every method that the report measures on a target: highest mean accepted length first, rows without figures
-    last."""
+    """Return a row for every method that the report measures on a target: highest mean accepted length
+    first, rows without figures last."""
     equal, rows = equal_nodes(card(job, job.target) or ""), []
     for method in drafters.methods_to_measure(hparams):
         name = job.model_name(kind_of(method))
@@ -101,32 +119,51 @@ def card(job: Job, name: str) -> str | None:
 
 
 def comparison_cells(title: str, name: str, card_text: str, equal: dict[str, str]) -> tuple[str, ...] | None:
-    """Return a method's values in the order of COLUMNS, read from the text of its model's card; None if the card has no figures of
-    this method. equal: as ``equal_nodes`` returns it."""
-    greedy, sampled = (mean_row(card_text, f"### {title}, {mode.lower()}, on the engine") for mode in drafters.TITLES.values())
+    """Return a method's values in the order of COLUMNS, read from the text of its model's card; None if the
+    card has no figures of this method. equal: as ``equal_nodes`` returns it."""
+    greedy, sampled = (
+        mean_row(card_text, f"### {title}, {mode.lower()}, on the engine")
+        for mode in drafters.TITLES.values()
+    )
     if greedy is None or sampled is None:
         return None
     size, trained = SIZE.search(card_text), TRAINED.search(card_text)
     tokens, minutes = trained.groups() if trained else (NOTHING, NOTHING)
-    return (title, f"`{name}`", size.group(1) if size else NOTHING, minutes, tokens, greedy[0], greedy[3], greedy[1], greedy[2],
-            sampled[0], sampled[2], equal.get(title, NOTHING))
+    return (
+        title,
+        f"`{name}`",
+        size.group(1) if size else NOTHING,
+        minutes,
+        tokens,
+        greedy[0],
+        greedy[3],
+        greedy[1],
+        greedy[2],
+        sampled[0],
+        sampled[2],
+        equal.get(title, NOTHING),
+    )
 
 
 def mean_row(card_text: str, heading: str) -> list[str] | None:
-    """Return [tokens per pass, nodes, speed-up, acceptance by depth] from the row "mean" of the table under a card's
-    heading; None if it is missing."""
+    """Return [tokens per pass, nodes, speed-up, acceptance by depth] from the row "mean" of the table under
+    a card's heading; None if it is missing."""
     _, _, rest = card_text.partition(f"{heading}\n")
     line = re.search(r"^\| mean \| (.+) \|$", rest.partition("\n#")[0], re.M)
     return line.group(1).split(" | ") if line else None
 
 
 def equal_nodes(card_text: str) -> dict[str, str]:
-    """Return {method title: tokens per pass with trees of equal size}, read from the text of the target's card."""
+    """Return {method title: tokens per pass with trees of equal size}, read from the text of the target's
+    card."""
     found = NODES.search(card_text)
     if not found:
         return {}
-    lines = card_text[found.end():].split("\n")[2:]
-    rows = [line.strip("| ").split(" | ") for line in lines[:next((i for i, line in enumerate(lines) if not line.startswith("|")), None)]]
+    lines = card_text[found.end() :].split("\n")[2:]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in lines[: next((i for i, line in enumerate(lines) if not line.startswith("|")), None)]
+    ]
     return {row[0]: row[-1] for row in rows}
 
 
@@ -135,8 +172,15 @@ def table(rows: list[Drafter]) -> list[str]:
     lines = [f"| {' | '.join(row.cells)} |" for row in rows if row.cells]
     if lines:
         lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}", *lines]
-    for rest, why in (([row for row in rows if row.has_weights and not row.cells], "Weights, but no figures in the card yet"),
-                       ([row for row in rows if not row.has_weights], "No weights yet")):
+    for rest, why in (
+        (
+            [row for row in rows if row.has_weights and not row.cells],
+            "Weights, but no figures in the card yet",
+        ),
+        ([row for row in rows if not row.has_weights], "No weights yet"),
+    ):
         if rest:
-            lines += [""] * bool(lines) + [f"{why}: {', '.join(f'{row.title} (`{row.model}`)' for row in rest)}."]
+            lines += [""] * bool(lines) + [
+                f"{why}: {', '.join(f'{row.title} (`{row.model}`)' for row in rest)}."
+            ]
     return lines

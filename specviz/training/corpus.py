@@ -1,8 +1,8 @@
 """The project's own training examples, so that recipes run without a data folder.
 
-Each generator returns one (prompt, response) pair. The examples of edits matter beyond tests: n-gram drafters depend on
-copying, renaming and reformatting, and a target learns to copy only with many examples (induction heads: Olsson et al.,
-2209.11895)."""
+Each generator returns one (prompt, response) pair. The examples of edits matter beyond tests: n-gram
+drafters depend on copying, renaming and reformatting, and a target learns to copy only with many examples
+(induction heads: Olsson et al., 2209.11895)."""
 
 import json
 import random
@@ -15,7 +15,8 @@ import yaml
 
 @dataclass(frozen=True)
 class Row:
-    """One training example: a prompt, its response, its task ("story", "edit", ...) and where it comes from."""
+    """One training example: a prompt, its response, its task ("story", "edit", ...) and where it comes
+    from."""
 
     task: str
     source: str
@@ -30,7 +31,8 @@ def word_lists() -> dict:
 
 
 def make_rows(count: int, seed: int) -> list[Row]:
-    """Return ``count`` generated rows. The generators of KINDS take turns, so that a few consecutive rows cover all six tasks."""
+    """Return ``count`` generated rows. The generators of KINDS take turns, so that a few consecutive rows
+    cover all six tasks."""
     rng, kinds = random.Random(seed), list(KINDS)
     rows = []
     for index in range(count):
@@ -41,11 +43,17 @@ def make_rows(count: int, seed: int) -> list[Row]:
 
 
 def fill_template(rng: random.Random, frame: str, **fixed: str) -> str:
-    """Fill the placeholders of a sentence template with random words; within one call a placeholder for a name keeps its value.
-    fixed: values of some placeholders."""
+    """Fill the placeholders of a sentence template with random words; within one call a placeholder for a
+    name keeps its value. fixed: values of some placeholders."""
     w = word_lists()
     name, other = rng.sample(w["names"], 2)
-    singular = {"animals": "animal", "traits": "trait", "places": "place", "things": "thing", "colours": "colour"}
+    singular = {
+        "animals": "animal",
+        "traits": "trait",
+        "places": "place",
+        "things": "thing",
+        "colours": "colour",
+    }
     singular |= {"foods": "food", "feelings": "feeling", "weather": "weather", "goods": "goods"}
     holes = {hole: rng.choice(w[key]) for key, hole in singular.items()}
     holes |= {"name": name, "other": other, "number": str(rng.randint(2, 99))} | fixed
@@ -63,18 +71,33 @@ def story(rng):
     """Return (prompt, response): a request for a short story, and a story from templates."""
     w = word_lists()
     name, other = rng.sample(w["names"], 2)
-    same = {"name": name, "other": other} | {h: rng.choice(w[k]) for h, k in (("thing", "things"), ("colour", "colours"))}
+    same = {"name": name, "other": other} | {
+        h: rng.choice(w[k]) for h, k in (("thing", "things"), ("colour", "colours"))
+    }
     parts = w["stories"]
     middle = rng.sample(parts["turns"], rng.randint(2, 3))
-    frames = [rng.choice(parts["openings"]), rng.choice(parts["wants"]), *middle, rng.choice(parts["endings"])]
-    ask = rng.choice(["Write a short story about {name}.", "Tell me a story about {name} and a {thing}.", "Tell a story about a {thing}."])
+    frames = [
+        rng.choice(parts["openings"]),
+        rng.choice(parts["wants"]),
+        *middle,
+        rng.choice(parts["endings"]),
+    ]
+    ask = rng.choice(
+        [
+            "Write a short story about {name}.",
+            "Tell me a story about {name} and a {thing}.",
+            "Tell a story about a {thing}.",
+        ]
+    )
     return ask.format(**same), " ".join(fill_template(rng, frame, **same) for frame in frames)
 
 
 def copy(rng):
     """Return (prompt, response): a text to be repeated word for word."""
     text = " ".join(sentences(rng))
-    return rng.choice(["Copy this text:", "Repeat the following text word for word:", "Say this again:"]) + "\n" + text, text
+    return rng.choice(
+        ["Copy this text:", "Repeat the following text word for word:", "Say this again:"]
+    ) + "\n" + text, text
 
 
 def rename(rng):
@@ -94,10 +117,13 @@ def quote(rng):
 
 
 def typo(rng):
-    """Return (prompt, response): a text with two letters swapped in a word, and the text without the mistake."""
+    """Return (prompt, response): a text with two letters swapped in a word, and the text without the
+    mistake."""
     text = " ".join(sentences(rng, 2, 3))
     parts = text.split(" ")
-    swaps = [(i, at) for i, word in enumerate(parts) for at in range(1, len(word) - 3) if word[at] != word[at + 1]]
+    swaps = [
+        (i, at) for i, word in enumerate(parts) for at in range(1, len(word) - 3) if word[at] != word[at + 1]
+    ]
     index, at = rng.choice(swaps)
     word = parts[index]
     broken = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
@@ -113,16 +139,24 @@ def numbered(rng):
 
 def arithmetic(rng):
     """Return (prompt, response): a sum, difference or product of two numbers, and its result."""
-    a, b, sign = rng.randint(2, 99), rng.randint(2, 99), rng.choice("+-*")
+    a = rng.randint(2, 99)
+    b = rng.randint(2, 99)
+    sign = rng.choice("+-*")
     result = {"+": a + b, "-": a - b, "*": a * b}[sign]
-    return rng.choice(["What is {}?", "Calculate {}.", "{} ="]).format(f"{a} {sign} {b}"), f"{a} {sign} {b} = {result}."
+    return rng.choice(["What is {}?", "Calculate {}.", "{} ="]).format(
+        f"{a} {sign} {b}"
+    ), f"{a} {sign} {b} = {result}."
 
 
 def word_problem(rng):
     """Return (prompt, response): a word problem with a product and a sum, and its solution in steps."""
     w = word_lists()
-    name, goods, boxes = rng.choice(w["names"]), rng.choice(w["goods"]), rng.choice(w["boxes"])
-    a, b, c = rng.randint(2, 12), rng.randint(2, 12), rng.randint(1, 20)
+    name = rng.choice(w["names"])
+    goods = rng.choice(w["goods"])
+    boxes = rng.choice(w["boxes"])
+    a = rng.randint(2, 12)
+    b = rng.randint(2, 12)
+    c = rng.randint(1, 20)
     prompt = f"{name} has {a} {boxes} with {b} {goods} each and finds {c} more {goods}. How many {goods} are there?"
     return prompt, f"{a} * {b} = {a * b}.\n{a * b} + {c} = {a * b + c}.\nThe answer is {a * b + c}."
 
@@ -131,7 +165,10 @@ def python(rng):
     """Return (prompt, response): a description of a short Python function, and its code."""
     what, body = rng.choice(word_lists()["functions"])
     a, b = rng.sample(word_lists()["arguments"], 2)
-    return f"Write a Python function that {what.format(a=a, b=b)}.", f"```python\n{body.format(a=a, b=b)}\n```"
+    return (
+        f"Write a Python function that {what.format(a=a, b=b)}.",
+        f"```python\n{body.format(a=a, b=b)}\n```",
+    )
 
 
 def greeting(rng):
@@ -174,6 +211,7 @@ def as_csv(rows):
 
 def as_markdown(rows):
     """Return records as a Markdown table."""
+
     def line(cells):
         return "| " + " | ".join(cells) + " |"
 
@@ -186,7 +224,8 @@ def as_json(rows):
 
 
 def convert(rng):
-    """Return (prompt, response): records in one of the formats CSV, Markdown and JSON, and the same records in another."""
+    """Return (prompt, response): records in one of the formats CSV, Markdown and JSON, and the same records
+    in another."""
     forms = {"CSV": as_csv, "a markdown table": as_markdown, "JSON": as_json}
     source, target = rng.sample(list(forms), 2)
     rows = random_records(rng)
@@ -197,7 +236,9 @@ def describe(rng):
     """Return (prompt, response): a request for a short description, and a paragraph from templates."""
     ask, answer = rng.choice(word_lists()["prose"])
     w = word_lists()
-    same = {h: rng.choice(w[k]) for h, k in (("thing", "things"), ("weather", "weather"), ("trait", "traits"))}
+    same = {
+        h: rng.choice(w[k]) for h, k in (("thing", "things"), ("weather", "weather"), ("trait", "traits"))
+    }
     return fill_template(rng, ask, **same), fill_template(rng, answer, **same)
 
 

@@ -1,14 +1,18 @@
-"""Build a datastore for retrieval drafters: tokens of texts, with a suffix array over them (REST, He et al. 2311.08252).
+"""Build a datastore for retrieval drafters: tokens of texts, with a suffix array over them (REST, He et al.
+2311.08252).
 
-The texts are answers, from the project's own rows or from a data folder. Building takes about ten seconds per million
-tokens: five sorts of the whole array, for matches and continuations of up to 32 tokens together.
+The texts are answers, from the project's own rows or from a data folder. Building takes about ten seconds
+per million tokens: five sorts of the whole array, for matches and continuations of up to 32 tokens
+together.
 
-    python -m specviz.training.datastore [--data FOLDER] [--work FOLDER] [--name NAME] [--tokens MOST] [--dense] [--target TARGET]
-    [--ship]
+    python -m specviz.training.datastore [--data FOLDER] [--work FOLDER] [--name NAME] [--tokens MOST]
+    [--dense] [--target TARGET] [--ship]
 
-With --dense the target also processes the texts, and the hidden state that predicted each token is stored with it
-(DReSD). That takes one forward pass over all texts, and such a datastore works with this target only.
+With --dense the target also processes the texts, and the hidden state that predicted each token is stored
+with it (DReSD). That takes one forward pass over all texts, and such a datastore works with this target
+only.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -35,10 +39,12 @@ MOST = 1_000_000  # tokens
 DENSE_MOST = 100_000  # tokens of a store with states
 
 
-def build_store(name: str, documents: Iterable[list[int]], *, mark: str = "", source: str = "", most: int = MOST) -> Store:
-    """Return a datastore in memory: the first ``most`` tokens of the documents (token ids), with a suffix array. A separator
-    follows each document, so that no draft continues past its end. mark: fingerprint of the vocabulary; source: where the texts
-    come from."""
+def build_store(
+    name: str, documents: Iterable[list[int]], *, mark: str = "", source: str = "", most: int = MOST
+) -> Store:
+    """Return a datastore in memory: the first ``most`` tokens of the documents (token ids), with a suffix
+    array. A separator follows each document, so that no draft continues past its end. mark: fingerprint of
+    the vocabulary; source: where the texts come from."""
     began = time.monotonic()
     tokens: list[int] = []
     count = 0
@@ -49,14 +55,22 @@ def build_store(name: str, documents: Iterable[list[int]], *, mark: str = "", so
         count += 1
     array = SuffixArray.build(np.array(tokens[:most], dtype=np.uint32), DEPTH)
     facts = {
-        "format": FORMAT, "name": name, "mark": mark, "source": source, "depth": DEPTH, "tokens": len(array), "documents": count,
-        "bytes": array.tokens.nbytes + array.order.nbytes, "build_seconds": round(time.monotonic() - began, 3),
+        "format": FORMAT,
+        "name": name,
+        "mark": mark,
+        "source": source,
+        "depth": DEPTH,
+        "tokens": len(array),
+        "documents": count,
+        "bytes": array.tokens.nbytes + array.order.nbytes,
+        "build_seconds": round(time.monotonic() - began, 3),
     }
     return Store(name, array, facts)
 
 
 def save(store: Store, folder: Path) -> None:
-    """Write a datastore into a folder: the arrays first, then the metadata. Raises TrainingError if writing fails."""
+    """Write a datastore into a folder: the arrays first, then the metadata. Raises TrainingError if writing
+    fails."""
     for part, values in (("tokens", store.array.tokens), ("order", store.array.order)):
         content = io.BytesIO()
         np.save(content, values, allow_pickle=False)
@@ -74,8 +88,8 @@ def save(store: Store, folder: Path) -> None:
 
 
 def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> str:
-    """Build a datastore of at most ``most`` tokens and save it; return a sentence with its size and the build time. dense: also
-    store the target's hidden state for each token."""
+    """Build a datastore of at most ``most`` tokens and save it; return a sentence with its size and the
+    build time. dense: also store the target's hidden state for each token."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(job.model(job.target), trust_remote_code=False)
@@ -85,11 +99,17 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
     target = FastModel(job.model(job.target)).open() if dense else None
     made_of = {"mark": mark, "source": source, "most": most, "rows": own_rows}
     known = [_facts(place) for place in places]
-    if all(made_of.items() <= facts.items() and (target is None or is_made_for(facts.get("states"), target)) for facts in known):
+    if all(
+        made_of.items() <= facts.items() and (target is None or is_made_for(facts.get("states"), target))
+        for facts in known
+    ):
         return f"{_card_text(places[-1], _facts(places[-1]))}; it is up to date"
     rows = data.load(job.data, "train", own_rows)
     end = [tokenizer.eos_token_id]
-    documents = (tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True) + end for row in rows)
+    documents = (
+        tokenizer.encode(row.response, add_special_tokens=False, split_special_tokens=True) + end
+        for row in rows
+    )
     store = build_store(name, documents, mark=mark, source=source, most=most)
     store.facts.update(made_of)
     if not len(store.array):
@@ -105,8 +125,10 @@ def run(job: Job, name: str = "text", most: int = MOST, dense: bool = False) -> 
 
 def _card_text(place: Path, facts: dict) -> str:
     search = f", {facts['search']} search over states" if "search" in facts else ""
-    return (f"{place}: {facts['tokens']:,} tokens of {facts['documents']:,} documents, {facts['bytes'] / 1e6:.1f} MB, "
-            f"built in {facts['build_seconds']:.1f} s{search}")
+    return (
+        f"{place}: {facts['tokens']:,} tokens of {facts['documents']:,} documents, {facts['bytes'] / 1e6:.1f} MB, "
+        f"built in {facts['build_seconds']:.1f} s{search}"
+    )
 
 
 def _facts(place: Path) -> dict:
@@ -117,12 +139,18 @@ def _facts(place: Path) -> dict:
 
 def main(arguments: list[str] | None = None) -> int:
     """Build a datastore as the command line asks; return the exit status."""
-    p = argparse.ArgumentParser(prog="python -m specviz.training.datastore", description=(__doc__ or "").splitlines()[0])
-    p.add_argument("--data", type=Path, help="folder with train.jsonl.gz; without it the project's own generators")
+    p = argparse.ArgumentParser(
+        prog="python -m specviz.training.datastore", description=(__doc__ or "").splitlines()[0]
+    )
+    p.add_argument(
+        "--data", type=Path, help="folder with train.jsonl.gz; without it the project's own generators"
+    )
     p.add_argument("--work", type=Path, help="where the store is written (~/.cache/specviz/training/stores)")
     p.add_argument("--name", help="text, or dense with --dense, after the name of any target but the first")
     p.add_argument("--target", help="a name of models.yaml; else the first of the embedded ones")
-    p.add_argument("--tokens", type=int, help=f"most tokens to keep ({MOST:,}, or {DENSE_MOST:,} with --dense)")
+    p.add_argument(
+        "--tokens", type=int, help=f"most tokens to keep ({MOST:,}, or {DENSE_MOST:,} with --dense)"
+    )
     p.add_argument("--dense", action="store_true", help="with the target's states, for DReSD")
     p.add_argument("--ship", action="store_true", help="also write it to assets/stores")
     options = p.parse_args(arguments)

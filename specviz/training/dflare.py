@@ -1,8 +1,10 @@
 """Recipe of DFlare's block drafter (2606.02091), from DFlash's weights; the code is in masked_block.py.
 
-All of DFlash's layers read one projection of the captured hidden states; each of DFlare's layers reads its own mixture of them.
-So DFlare's first projections to keys and values are fitted: each draft layer starts from the mixture that reproduces DFlash's
-keys and values best, by least squares on hidden states of the target's answers."""
+All of DFlash's layers read one projection of the captured hidden states; each of DFlare's layers reads its
+own mixture of them. So DFlare's first projections to keys and values are fitted: each draft layer starts
+from the mixture that reproduces DFlash's keys and values best, by least squares on hidden states of the
+target's answers."""
+
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,14 +29,16 @@ def run(job: Job) -> Path:
 
 @torch.no_grad()
 def fit_to_dflash(job: Job, model: network.DFlare, features: masked_block.AuxStateFeatures) -> None:
-    """Initialise each layer's mixture and its projections of the text, so that they reproduce the keys and values of the target's
-    DFlash."""
-    drafter = plain.load(job.model(job.model_name("dflash")), features.target_info).float().to(features.device)
+    """Initialise each layer's mixture and its projections of the text, so that they reproduce the keys and
+    values of the target's DFlash."""
+    drafter = (
+        plain.load(job.model(job.model_name("dflash")), features.target_info).float().to(features.device)
+    )
     rows, step = [torch.empty(0)], 0
     while sum(map(len, rows)) < features.hparams["fit_rows"]:
         rows.append(features.batch(step, 0.0).captured.float().cpu())
         step += 1
-    states = torch.cat(rows[1:])[:features.hparams["fit_rows"]].to(features.device)
+    states = torch.cat(rows[1:])[: features.hparams["fit_rows"]].to(features.device)
     text, read = drafter.hidden_norm(drafter.fc(states)), len(model.read_layers)
     layer: Any
     other: Any
@@ -48,12 +52,15 @@ def fit_to_dflash(job: Job, model: network.DFlare, features: masked_block.AuxSta
             found.append((float((mixed @ weight - wanted).square().mean()), favourite, weight.T))
         _, favourite, weight = min(found, key=lambda one: one[0])
         model.layer_fusion_weights[i] = FAVOURED * F.one_hot(torch.tensor(favourite), read)
-        for part, rows_of in zip((layer.self_attn.k_proj_target, layer.self_attn.v_proj_target), weight.chunk(2)):
+        for part, rows_of in zip(
+            (layer.self_attn.k_proj_target, layer.self_attn.v_proj_target), weight.chunk(2)
+        ):
             part.weight.copy_(rows_of)
 
 
 def ridge_regression(x: Tensor, y: Tensor) -> Tensor:
-    """Return the matrix [a, b] with the least squares |x matrix - y|^2, with a small penalty on its size. x [n, a], y [n, b]."""
+    """Return the matrix [a, b] with the least squares |x matrix - y|^2, with a small penalty on its size. x
+    [n, a], y [n, b]."""
     gram = x.T @ x
     gram.diagonal().add_(RIDGE * gram.diagonal().mean())
     return torch.linalg.solve(gram, x.T @ y)

@@ -1,4 +1,5 @@
 """Recipe of DFlash's block drafter (2602.06036); the code is in masked_block.py."""
+
 from pathlib import Path
 
 from . import masked_block

@@ -1,4 +1,5 @@
 """Train DFlash2's candidate selector over the target's frozen DFlash: see block_corrections.py."""
+
 from pathlib import Path
 
 from torch import Tensor
@@ -15,8 +16,8 @@ def run(job: Job) -> Path:
 
 
 def scores(model: network.Selector, _, blocks: Blocks) -> Tensor:
-    """Return the selector's scores of the block drafter's candidates, [n, positions, m], given the true token before each
-    position."""
+    """Return the selector's scores of the block drafter's candidates, [n, positions, m], given the true
+    token before each position."""
     return blocks.logits + model.candidate_selector(blocks.states, blocks.before, blocks.ids)
 
 

@@ -1,8 +1,11 @@
-"""Recipe of the convolutions of DFlash2's block drafter, over the target's DFlash and its DFlash2 selector, both frozen.
+"""Recipe of the convolutions of DFlash2's block drafter, over the target's DFlash and its DFlash2 selector,
+both frozen.
 
-The loss is the block's own (masked_block.py) plus that of the selector's scores, given the true token before each position.
-The selector's scores are a low-rank bias on the logits, so they are computed like a Markov head's.
+The loss is the block's own (masked_block.py) plus that of the selector's scores, given the true token
+before each position. The selector's scores are a low-rank bias on the logits, so they are computed like a
+Markov head's.
 """
+
 from pathlib import Path
 
 import torch
@@ -19,11 +22,21 @@ def run(job: Job) -> Path:
     """Train the convolutions of DFlash2's block drafter; return the folder of the weights."""
     kept: list[selectors.CandidateSelector] = []
 
-    def selected(_: network.DFlash2, features: Features, batch: Batch, states: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    def selected(
+        _: network.DFlash2, features: Features, batch: Batch, states: Tensor, index: Tensor
+    ) -> tuple[Tensor, Tensor]:
         if not kept:
-            kept.append(selectors.load(job.model(job.model_name("dflash2")), features.target_info).float().candidate_selector)
-        query = kept[0].predecessor_codebook[batch.ids.flatten()[batch.where[index]]] * kept[0].hidden_projection(states)
-        return torch.cat([states, query], -1), torch.cat([features.head.float(), kept[0].successor_codebook], 1)
+            kept.append(
+                selectors.load(job.model(job.model_name("dflash2")), features.target_info)
+                .float()
+                .candidate_selector
+            )
+        query = kept[0].predecessor_codebook[batch.ids.flatten()[batch.where[index]]] * kept[
+            0
+        ].hidden_projection(states)
+        return torch.cat([states, query], -1), torch.cat(
+            [features.head.float(), kept[0].successor_codebook], 1
+        )
 
     return masked_block.run(job, "dflash2_conv", network.build, CARD, corrected=selected)
 

@@ -1,4 +1,5 @@
 """Recipe of DISCO's classifier (2405.04304); the code is in draft_length.py."""
+
 from pathlib import Path
 
 from . import draft_length

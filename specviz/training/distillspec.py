@@ -1,5 +1,6 @@
-"""DistillSpec (Zhou et al. 2310.08461): the recipe `draft` with another divergence, and on-policy steps on text that
-the draft generates itself."""
+"""DistillSpec (Zhou et al. 2310.08461): the recipe `draft` with another divergence, and on-policy steps on
+text that the draft generates itself."""
+
 from pathlib import Path
 
 from . import draft

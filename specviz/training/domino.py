@@ -1,4 +1,5 @@
 """Train Domino's head over the target's frozen DFlash (2605.29707): see block_corrections.py."""
+
 from pathlib import Path
 
 from torch import Tensor
@@ -15,8 +16,8 @@ def run(job: Job) -> Path:
 
 
 def scores(model: network.Domino, _, blocks: Blocks) -> Tensor:
-    """Return the head's corrected logits of the block drafter's candidates, [n, positions, m], given the true tokens before each
-    position."""
+    """Return the head's corrected logits of the block drafter's candidates, [n, positions, m], given the
+    true tokens before each position."""
     latent = model(blocks.states, blocks.embeds)
     bias = (latent[..., None, :] * model.widen.weight[blocks.ids]).sum(-1)
     places = bias.new_ones(bias.shape[1]).cumsum(0) > model.skipped

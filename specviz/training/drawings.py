@@ -1,7 +1,10 @@
-"""Small pictures with the words that ask for them, drawn by a program: shapes, letters and digits in a few colours.
+"""Small pictures with the words that ask for them, drawn by a program: shapes, letters and digits in a few
+colours.
 
-Letters and digits use the font inside Pillow (Aileron, CC0), so that the same pictures come out on every machine.
+Letters and digits use the font inside Pillow (Aileron, CC0), so that the same pictures come out on every
+machine.
 """
+
 from __future__ import annotations
 
 import math
@@ -14,13 +17,40 @@ from PIL import Image, ImageChops, ImageDraw, ImageFont
 SIDE = 32  # pixels
 SCALE = 4  # drawn this many times larger, then averaged
 COLOURS = {
-    "red": (214, 40, 40), "orange": (245, 140, 30), "yellow": (242, 204, 40), "green": (46, 150, 70), "blue": (40, 96, 214),
-    "purple": (128, 56, 176), "pink": (240, 120, 170), "brown": (134, 84, 44), "black": (24, 24, 28),
+    "red": (214, 40, 40),
+    "orange": (245, 140, 30),
+    "yellow": (242, 204, 40),
+    "green": (46, 150, 70),
+    "blue": (40, 96, 214),
+    "purple": (128, 56, 176),
+    "pink": (240, 120, 170),
+    "brown": (134, 84, 44),
+    "black": (24, 24, 28),
 }
 DAY = (250, 249, 244)  # colour of the sky, RGB
 NIGHT = (22, 26, 58)
-SHAPES = ("heart", "star", "circle", "square", "triangle", "diamond", "ring", "moon", "sun", "cross", "arrow", "house", "tree", "face",
-          "flower", "cloud", "fish", "cup", "flag", "drop")
+SHAPES = (
+    "heart",
+    "star",
+    "circle",
+    "square",
+    "triangle",
+    "diamond",
+    "ring",
+    "moon",
+    "sun",
+    "cross",
+    "arrow",
+    "house",
+    "tree",
+    "face",
+    "flower",
+    "cloud",
+    "fish",
+    "cup",
+    "flag",
+    "drop",
+)
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 DIGITS = "0123456789"
 STYLES = ("bold", "tilted")
@@ -28,13 +58,23 @@ SIZES = {"small": 0.7, "big": 1.0}
 USUAL_SIZE = 0.85
 FILLERS = ("a", "an", "the", "on", "at", "in", "please", "draw", "paint", "picture", "of", "with")
 GROUPS = ("letter", "capital", "digit", "number")
-WORDS = (*COLOURS, *SHAPES, *LETTERS[1:], *DIGITS, *STYLES, *SIZES, "night", *GROUPS, *FILLERS)  # "a" is among the fillers
+WORDS = (
+    *COLOURS,
+    *SHAPES,
+    *LETTERS[1:],
+    *DIGITS,
+    *STYLES,
+    *SIZES,
+    "night",
+    *GROUPS,
+    *FILLERS,
+)  # "a" is among the fillers
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a picture shows: a thing in a colour, style and size, on a light or dark ground (``night``). Attributes that the prompt
-    does not mention are drawn at random."""
+    """What a picture shows: a thing in a colour, style and size, on a light or dark ground (``night``).
+    Attributes that the prompt does not mention are drawn at random."""
 
     thing: str  # one of SHAPES, a letter (capitals as such), a digit
     colour: str
@@ -53,7 +93,8 @@ def draw_wish(rng: random.Random) -> Wish:
 
 
 def words_of(wish: Wish, rng: random.Random) -> str:
-    """Return a prompt that asks for this content, in one of several word orders; some attributes are left out."""
+    """Return a prompt that asks for this content, in one of several word orders; some attributes are left
+    out."""
     noun = wish.thing
     if noun in SHAPES:
         noun = noun if rng.random() < 0.9 else f"picture of a {noun}"
@@ -61,7 +102,11 @@ def words_of(wish: Wish, rng: random.Random) -> str:
         noun = rng.choice((noun, f"digit {noun}", f"number {noun}"))
     else:
         noun = f"capital {noun}" if noun.isupper() else f"letter {noun}"
-    adjectives = [word for word, share in ((wish.size, 1.0), (wish.style, 1.0), (wish.colour, 0.85)) if word and rng.random() < share]
+    adjectives = [
+        word
+        for word, share in ((wish.size, 1.0), (wish.style, 1.0), (wish.colour, 0.85))
+        if word and rng.random() < share
+    ]
     rng.shuffle(adjectives)
     night = [rng.choice(("at night", "on night", "in the night"))] if wish.night else []
     if rng.random() < 0.3:  # letter g, bold, red
@@ -77,7 +122,8 @@ def paint(wish: Wish, rng: random.Random) -> np.ndarray:
 
 
 def cover(wish: Wish, rng: random.Random, side: int, size: float) -> np.ndarray:
-    """Return the share of each pixel that the thing covers, float32 [side, side]. size: its share of the side, varied a little."""
+    """Return the share of each pixel that the thing covers, float32 [side, side]. size: its share of the
+    side, varied a little."""
     large = side * SCALE
     mask = _mask(wish, large)
     factor = size * rng.uniform(0.94, 1.04)
@@ -92,11 +138,17 @@ def cover(wish: Wish, rng: random.Random, side: int, size: float) -> np.ndarray:
     return np.asarray(whole.resize((side, side), Image.Resampling.BOX), dtype=np.float32) / 255
 
 
-def coloured(covered: np.ndarray, colour: tuple[int, int, int], ground: tuple[int, int, int], shade: float) -> np.ndarray:
-    """Return a picture, uint8 [side, side, 3], of a shape on a background. covered [side, side]: share of each pixel inside the
-    shape; shade: factor on the colour's brightness."""
+def coloured(
+    covered: np.ndarray, colour: tuple[int, int, int], ground: tuple[int, int, int], shade: float
+) -> np.ndarray:
+    """Return a picture, uint8 [side, side, 3], of a shape on a background. covered [side, side]: share of
+    each pixel inside the shape; shade: factor on the colour's brightness."""
     ink = np.clip(np.array(colour, np.float32) * shade, 0, 255)
-    return (covered[..., None] * ink + (1 - covered[..., None]) * np.array(ground, np.float32)).round().astype(np.uint8)
+    return (
+        (covered[..., None] * ink + (1 - covered[..., None]) * np.array(ground, np.float32))
+        .round()
+        .astype(np.uint8)
+    )
 
 
 def _mask(wish: Wish, side: int) -> Image.Image:
@@ -121,8 +173,13 @@ def _scaled(points, side: int) -> list[tuple[float, float]]:
 
 def _turn(count: int, radii, start: float = -90.0) -> list[tuple[float, float]]:
     """Return corners around the middle, with radii in turn."""
-    return [(0.5 + radii[i % len(radii)] * math.cos(math.radians(start + 360 * i / count)),
-             0.5 + radii[i % len(radii)] * math.sin(math.radians(start + 360 * i / count))) for i in range(count)]
+    return [
+        (
+            0.5 + radii[i % len(radii)] * math.cos(math.radians(start + 360 * i / count)),
+            0.5 + radii[i % len(radii)] * math.sin(math.radians(start + 360 * i / count)),
+        )
+        for i in range(count)
+    ]
 
 
 def _heart(image, pen, side):
@@ -180,7 +237,13 @@ def _cross(image, pen, side):
 
 
 def _arrow(image, pen, side):
-    pen.polygon(_scaled([(0.05, 0.36), (0.52, 0.36), (0.52, 0.12), (0.96, 0.5), (0.52, 0.88), (0.52, 0.64), (0.05, 0.64)], side), 255)
+    pen.polygon(
+        _scaled(
+            [(0.05, 0.36), (0.52, 0.36), (0.52, 0.12), (0.96, 0.5), (0.52, 0.88), (0.52, 0.64), (0.05, 0.64)],
+            side,
+        ),
+        255,
+    )
 
 
 def _house(image, pen, side):
@@ -210,7 +273,13 @@ def _flower(image, pen, side):
 
 
 def _cloud(image, pen, side):
-    for x, y, r in ((0.24, 0.58, 0.2), (0.45, 0.42, 0.25), (0.7, 0.5, 0.21), (0.8, 0.62, 0.16), (0.5, 0.62, 0.19)):
+    for x, y, r in (
+        (0.24, 0.58, 0.2),
+        (0.45, 0.42, 0.25),
+        (0.7, 0.5, 0.21),
+        (0.8, 0.62, 0.16),
+        (0.5, 0.62, 0.19),
+    ):
         pen.ellipse([(x - r) * side, (y - r) * side, (x + r) * side, (y + r) * side], 255)
 
 

@@ -1,4 +1,5 @@
 """Recipe of DSpark's block drafter with Markov and confidence heads; the code is in masked_block.py."""
+
 from pathlib import Path
 
 from . import masked_block

@@ -1,10 +1,11 @@
 """Train EAGLE-3's head on the target's hidden states along its own answers (Li et al. 2503.01840).
 
-The only loss is the divergence of the predicted next-token distribution, on true states and on a few steps of the
-head's own states (the paper's training-time test). The target's distribution is restricted to its stored top tokens
-that are in the draft vocabulary, and renormalised; positions whose top-1 token is outside are skipped. The draft
-vocabulary consists of the most frequent tokens of the answers.
+The only loss is the divergence of the predicted next-token distribution, on true states and on a few steps
+of the head's own states (the paper's training-time test). The target's distribution is restricted to its
+stored top tokens that are in the draft vocabulary, and renormalised; positions whose top-1 token is outside
+are skipped. The draft vocabulary consists of the most frequent tokens of the answers.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -23,8 +24,8 @@ from .runner import Runner
 
 
 class ReducedVocabFeatures(AuxStateFeatures):
-    """Batches with the captured hidden states that an EAGLE-3 head reads. ``logits`` uses the head's own output matrix over the
-    draft vocabulary, if it has one."""
+    """Batches with the captured hidden states that an EAGLE-3 head reads. ``logits`` uses the head's own
+    output matrix over the draft vocabulary, if it has one."""
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams, eagle3.build)
@@ -53,58 +54,75 @@ def run(job: Job) -> Path:
         attention.limit_scores(model, lambda: rollout_states(model, features, batch, 1), step, hparams)
         return loss(model, features, batch, hparams), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
-    output = BORROWED if model.lm_head is None else OWN.format(count=model.lm_head.out_features, vocab=model.vocab)
+    runner.train(
+        loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model)
+    )
+    output = (
+        BORROWED if model.lm_head is None else OWN.format(count=model.lm_head.out_features, vocab=model.vocab)
+    )
     about = CARD.format(**hparams | {"output": output, "read": list(model.read_layers)})
     return chains.export(job, job.model_name("eagle3"), model, features, runner, about)
 
 
 def most_frequent_tokens(features: ReducedVocabFeatures, count: int) -> Tensor:
-    """Return the ``count`` most frequent token ids of the answers; of equally frequent ones the smaller id."""
+    """Return the ``count`` most frequent token ids of the answers; of equally frequent ones the smaller
+    id."""
     counts = torch.zeros(features.target_info.vocab, dtype=torch.long)
     for answer in features.own.answers:
-        counts += torch.bincount(answer.ids[answer.start:].long(), minlength=len(counts))
+        counts += torch.bincount(answer.ids[answer.start :].long(), minlength=len(counts))
     return counts.argsort(descending=True, stable=True)[:count]
 
 
 @torch.no_grad()
 def initialise_output_matrix(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> None:
-    """Initialise the head's output matrix with the rows of the target's output matrix (lm_head) for the draft vocabulary."""
+    """Initialise the head's output matrix with the rows of the target's output matrix (lm_head) for the
+    draft vocabulary."""
     head = features.head.detach().cpu()
     assert model.lm_head is not None
     model.lm_head.weight.copy_(head if model.tokens is None else head[model.tokens])
 
 
 def chain_states_function(model: eagle3.Eagle3, features: ReducedVocabFeatures) -> chains.ChainStates:
-    """Return the function (batch, steps) -> predicted hidden states for each step of a chain, as ``chains.tables`` takes it."""
+    """Return the function (batch, steps) -> predicted hidden states for each step of a chain, as
+    ``chains.tables`` takes it."""
     return lambda batch, steps: rollout_states(model, features, batch, steps)
 
 
-def rollout_states(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int) -> list[Tensor]:
-    """Return the head's states [rows * width, hidden], one tensor per step of the rollout: from the second step on it reads its
-    own states. Row i predicts the token at position i + 2."""
+def rollout_states(
+    model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, steps: int
+) -> list[Tensor]:
+    """Return the head's states [rows * width, hidden], one tensor per step of the rollout: from the second
+    step on it reads its own states. Row i predicts the token at position i + 2."""
     following = batch.ids.roll(-1, 1)  # the last column has no next token; no answer position uses it
     states = batch.captured.float().view(*batch.ids.shape, -1)
     return [x.flatten(0, 1) for x in model(F.embedding(following, features.embedding).float(), states, steps)]
 
 
 def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hparams: dict) -> Tensor:
-    """Return the mean cross-entropy with the target's distribution over the steps of the rollout, step i weighted by
-    ``loss_decay`` ** i."""
+    """Return the mean cross-entropy with the target's distribution over the steps of the rollout, step i
+    weighted by ``loss_decay`` ** i."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     # None: the target's output matrix, which covers every token
     part = None if model.lm_head is None else restrict_to_draft_vocabulary(model, batch)
     for step, states in enumerate(rollout_states(model, features, batch, hparams["rollout"])):
-        kept, _ = batch.back(step + 1)  # positions predicted from ``step`` states of the head and at least one true one
+        kept, _ = batch.back(
+            step + 1
+        )  # positions predicted from ``step`` states of the head and at least one true one
         kept = kept if part is None else kept[part[2][kept]]
         if not len(kept):
             continue
         rows = states[batch.where[kept] - 1]
         if part is None:
             rows = rows if model.norm_output else model.norm(rows)
-            found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
-                                  negatives=hparams.get("negatives", 0))
+            found = losses.distil(
+                rows,
+                features.head,
+                batch.top_ids[kept],
+                batch.top_logp[kept],
+                batch.labels[kept],
+                negatives=hparams.get("negatives", 0),
+            )
         else:
             probs, at, _ = part
             logq = model.draft_logits(rows).float().log_softmax(-1)
@@ -117,11 +135,16 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hpa
 
 
 def restrict_to_draft_vocabulary(model: eagle3.Eagle3, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """Restrict the target's stored top tokens to the draft vocabulary and renormalise. Return (probabilities [n, top], index of
-    each token in the draft vocabulary [n, top], whether the top-1 token is in it [n])."""
+    """Restrict the target's stored top tokens to the draft vocabulary and renormalise. Return
+    (probabilities [n, top], index of each token in the draft vocabulary [n, top], whether the top-1 token
+    is in it [n])."""
     p = batch.top_logp.float().exp()
     if model.tokens is None:
-        return p / p.sum(-1, keepdim=True), batch.top_ids, torch.ones(len(p), dtype=torch.bool, device=p.device)
+        return (
+            p / p.sum(-1, keepdim=True),
+            batch.top_ids,
+            torch.ones(len(p), dtype=torch.bool, device=p.device),
+        )
     assert model.t2d is not None  # as there is ``tokens``
     t2d = model.t2d.to(p.device)
     in_vocab, at = t2d[batch.top_ids], (t2d.long().cumsum(0) - 1).clamp(min=0)[batch.top_ids]

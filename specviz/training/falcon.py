@@ -1,4 +1,5 @@
 """Recipe of Falcon's head (2412.12639); the code is in eagle_variants.py."""
+
 from pathlib import Path
 
 from . import eagle_variants as eagle_kin

@@ -1,4 +1,6 @@
-"""FastDraft (Zafrir et al. 2411.11055): pre-train a draft on text, then align it on answers of the target, within one budget."""
+"""FastDraft (Zafrir et al. 2411.11055): pre-train a draft on text, then align it on answers of the target,
+within one budget."""
+
 from pathlib import Path
 
 from . import draft

@@ -1,7 +1,7 @@
 """Write files so that neither a full disk nor a killed process loses the old ones.
 
-Each file is written next to its destination, flushed to disk, and renamed over it. Readers see the old or the new file,
-never a partial one.
+Each file is written next to its destination, flushed to disk, and renamed over it. Readers see the old or
+the new file, never a partial one.
 """
 
 import copy
@@ -33,13 +33,15 @@ language: [en]
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically (trace.file_writer); after an error the old file is unchanged. Raises TrainingError."""
+    """Write a file atomically (trace.file_writer); after an error the old file is unchanged. Raises
+    TrainingError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, content)
     except OSError as error:
-        raise TrainingError(f"Could not save {path} ({error.strerror}); what was there before is untouched.",
-                            "training.save") from error
+        raise TrainingError(
+            f"Could not save {path} ({error.strerror}); what was there before is untouched.", "training.save"
+        ) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -60,7 +62,9 @@ def write_json(path: Path, value) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> None:
+def write_tensors(
+    path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None
+) -> None:
     """Write a safetensors file atomically. metadata: stored with it. Raises TrainingError."""
     try:
         content = save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, metadata)
@@ -70,8 +74,8 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[s
 
 
 def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e6) -> None:
-    """Write model.safetensors, or numbered files of at most ``most`` bytes with an index; then remove other weight files from the
-    folder."""
+    """Write model.safetensors, or numbered files of at most ``most`` bytes with an index; then remove other
+    weight files from the folder."""
     parts: list[dict[str, torch.Tensor]] = [{}]
     for name, tensor in tensors.items():
         if parts[-1] and sum(t.nbytes for t in parts[-1].values()) + tensor.nbytes > most:
@@ -91,12 +95,18 @@ def write_shards(place: Path, tensors: dict[str, torch.Tensor], most: float = 8e
 
 
 def relink_card(card: str, job: Job, place: Path) -> str:
-    """Return a model card in which links to model folders are relative to ``place``, the folder that the card is written to."""
-    return card if place.parent.name != FOLDER else card.replace("](../", "](../../../").replace("_link: ../", "_link: ../../../")
+    """Return a model card in which links to model folders are relative to ``place``, the folder that the
+    card is written to."""
+    return (
+        card
+        if place.parent.name != FOLDER
+        else card.replace("](../", "](../../../").replace("_link: ../", "_link: ../../../")
+    )
 
 
 def quantise_matrices(folder: Path) -> None:
-    """Rewrite a checkpoint's matrices in MXINT8 (8-bit numbers with a scale per block), and record that in its config.json."""
+    """Rewrite a checkpoint's matrices in MXINT8 (8-bit numbers with a scale per block), and record that in
+    its config.json."""
     weights: dict[str, torch.Tensor] = {}
     for shard in sorted(folder.glob("*.safetensors")):
         weights |= load_file(shard)
@@ -106,30 +116,37 @@ def quantise_matrices(folder: Path) -> None:
 
 
 def as_stored(model: Any) -> Any:
-    """Return a copy of a model with the values that ``export`` would store: large matrices rounded to MXINT8, all else to bfloat16."""
+    """Return a copy of a model with the values that ``export`` would store: large matrices rounded to
+    MXINT8, all else to bfloat16."""
     rounded = copy.deepcopy(model).to("cpu", torch.bfloat16)
     rounded.load_state_dict(mx.from_file_tensors(mx.to_file_tensors(rounded.state_dict())))
     return rounded.to(next(model.parameters()).device)
 
 
 def export(job: Job, name: str, model, tokenizer, kind: str = "") -> Path:
-    """Write a finished model (matrices in MXINT8, all else in bfloat16) with its tokenizer to ``<work>/models``, and with ``--ship``
-    to ``assets/models``; return the folder. kind: recorded in config.json, so that methods find the model by it."""
+    """Write a finished model (matrices in MXINT8, all else in bfloat16) with its tokenizer to
+    ``<work>/models``, and with ``--ship`` to ``assets/models``; return the folder. kind: recorded in
+    config.json, so that methods find the model by it."""
     places = job.output_folders(name)
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{name}.") as temporary:
             try:
-                copy.deepcopy(model).to("cpu", torch.bfloat16).save_pretrained(temporary, max_shard_size="8MB")
+                copy.deepcopy(model).to("cpu", torch.bfloat16).save_pretrained(
+                    temporary, max_shard_size="8MB"
+                )
                 tokenizer.save_pretrained(temporary)
                 if kind:
                     config = Path(temporary) / "config.json"
-                    write_json(config, json.loads(config.read_text(encoding="utf-8")) | mark(kind, job.target))
+                    write_json(
+                        config, json.loads(config.read_text(encoding="utf-8")) | mark(kind, job.target)
+                    )
                 quantise_matrices(Path(temporary))
                 split_shards(Path(temporary))
             except (OSError, SafetensorError) as error:
-                raise TrainingError(f"Could not save {place} ({error}); what was there before is untouched.",
-                                    "training.save") from error
+                raise TrainingError(
+                    f"Could not save {place} ({error}); what was there before is untouched.", "training.save"
+                ) from error
             place.mkdir(exist_ok=True)
             new = {path.name for path in Path(temporary).iterdir()}
             for path in Path(temporary).iterdir():

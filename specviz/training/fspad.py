@@ -1,4 +1,5 @@
 """Recipe of FSPAD's head (2408.15562); the code is in eagle_variants.py."""
+
 from pathlib import Path
 
 from . import eagle_variants as eagle_kin

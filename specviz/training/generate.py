@@ -1,4 +1,6 @@
-"""Recipe of a target's own answers, which its drafters are trained on: text, or pictures for a target that paints patches."""
+"""Recipe of a target's own answers, which its drafters are trained on: text, or pictures for a target that
+paints patches."""
+
 from pathlib import Path
 
 from ..zoo.codec import codec_capabilities

@@ -1,4 +1,5 @@
 """Recipe of Hidden Transfer's matrices (2404.12022); the code is in in_target.py."""
+
 from pathlib import Path
 
 from . import in_target

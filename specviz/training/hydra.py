@@ -1,9 +1,10 @@
 """Train Hydra's heads on the frozen target's hidden states along its own answers (Ankner et al. 2402.05109).
 
-Head i reads the hidden state and the embeddings of the i + 1 tokens after it, which in training are the text's tokens,
-and learns the next one. Loss and tree are those of Medusa (training/medusa.py): distillation, as in Hydra++. With a
-prefix layer the heads read the hidden states of the whole text.
+Head i reads the hidden state and the embeddings of the i + 1 tokens after it, which in training are the
+text's tokens, and learns the next one. Loss and tree are those of Medusa (training/medusa.py):
+distillation, as in Hydra++. With a prefix layer the heads read the hidden states of the whole text.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -21,9 +22,16 @@ from .job import Job
 
 def run(job: Job) -> Path:
     """Train Hydra's heads; return the folder of their weights."""
-    return parallel_heads.run(job, "hydra", heads_hydra.build, lambda model, features: BatchHeadStates(model, features).head_states, about,
-                              run_attention=lambda model, head_states, batch: head_states(batch, 0), begin=initialise_output_matrices,
-                              most=parallel_heads.OWN_MATRICES)
+    return parallel_heads.run(
+        job,
+        "hydra",
+        heads_hydra.build,
+        lambda model, features: BatchHeadStates(model, features).head_states,
+        about,
+        run_attention=lambda model, head_states, batch: head_states(batch, 0),
+        begin=initialise_output_matrices,
+        most=parallel_heads.OWN_MATRICES,
+    )
 
 
 def initialise_output_matrices(model: heads_hydra.Hydra, features: Features) -> None:
@@ -39,7 +47,8 @@ def about(model: heads_hydra.Hydra, hparams: dict) -> str:
 
 
 class BatchHeadStates:
-    """Compute the heads' hidden states at the positions of a training batch. The prefix layer runs once per batch."""
+    """Compute the heads' hidden states at the positions of a training batch. The prefix layer runs once per
+    batch."""
 
     def __init__(self, model: heads_hydra.Hydra, features: Features):
         self.model, self.features = model, features
@@ -47,8 +56,8 @@ class BatchHeadStates:
         self._states: Tensor | None = None
 
     def head_states(self, batch: Batch, index: int):
-        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where``, and the head's hidden states at them.
-        """
+        """Return (kept, states [m, hidden]) of head ``index``: indices into ``batch.where``, and the head's
+        hidden states at them."""
         if self._of is not batch:
             states = batch.states.float()
             if self.model.prefix:
@@ -56,7 +65,9 @@ class BatchHeadStates:
             self._of, self._states = batch, states
         assert self._states is not None  # of this batch
         kept, places = batch.back(index + 1)
-        above = batch.ids.flatten()[places[:, None] + 1 + torch.arange(index + 1, device=places.device)]  # the root and below
+        above = batch.ids.flatten()[
+            places[:, None] + 1 + torch.arange(index + 1, device=places.device)
+        ]  # the root and below
         tokens = F.embedding(above, self.features.embedding).flatten(1).float()
         return kept, self.model.hydra_mlp[index](torch.cat([self._states[places].float(), tokens], -1))
 

@@ -1,4 +1,5 @@
 """Recipe of Jakiro's head (2502.06282); the code is in eagle_variants.py."""
+
 from pathlib import Path
 
 from . import eagle_variants as eagle_kin

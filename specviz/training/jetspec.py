@@ -1,4 +1,6 @@
-"""Recipe of JetSpec's causal block drafter (2606.18394), from DFlash's weights; the code is in masked_block.py."""
+"""Recipe of JetSpec's causal block drafter (2606.18394), from DFlash's weights; the code is in
+masked_block.py."""
+
 from pathlib import Path
 
 from ..methods.trained_heads.jetspec import network

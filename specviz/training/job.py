@@ -1,7 +1,8 @@
 """The job of a recipe: paths, time budget and hyperparameters.
 
-A run writes nothing into the checkout: generated answers, checkpoints, curves and the log are in the work folder.
-Finished models are written to `<work>/models`, and with `--ship` also to assets/models, where the app reads them.
+A run writes nothing into the checkout: generated answers, checkpoints, curves and the log are in the work
+folder. Finished models are written to `<work>/models`, and with `--ship` also to assets/models, where the
+app reads them.
 """
 
 import hashlib
@@ -54,11 +55,13 @@ class Job:
     report_kinds: tuple[str, ...] = ()  # kinds of drafters whose cards the report writes; empty: all
 
     def hparams(self, recipe: str) -> dict:
-        """Return the recipe's hyperparameters: its `default` section, overridden by the section of the chosen size.
-        `like`: another recipe whose hyperparameters are the defaults."""
+        """Return the recipe's hyperparameters: its `default` section, overridden by the section of the
+        chosen size. `like`: another recipe whose hyperparameters are the defaults."""
         sections = self.sections(recipe)
         if self.size not in sections:
-            raise TrainingError(f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.", "training.size")
+            raise TrainingError(
+                f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.", "training.size"
+            )
         own = sections["default"] | sections[self.size]
         return (self.hparams(own["like"]) if "like" in own else {}) | own
 
@@ -68,8 +71,11 @@ class Job:
 
     @property
     def options(self) -> str:
-        """The command-line options that reproduce this job's target and size, for model cards; empty for the defaults."""
-        return ("" if self.target == TARGET else f" --target {self.target}") + ("" if self.size == "default" else f" --size {self.size}")
+        """The command-line options that reproduce this job's target and size, for model cards; empty for
+        the defaults."""
+        return ("" if self.target == TARGET else f" --target {self.target}") + (
+            "" if self.size == "default" else f" --size {self.size}"
+        )
 
     def folder(self, *parts: str) -> Path:
         """Return a folder inside the work folder; it is created if missing."""
@@ -84,39 +90,50 @@ class Job:
         return torch.device(self.device)
 
     def model(self, name: str) -> Path:
-        """Return the folder of a model, in the work folder or shipped; split weight files are joined first."""
+        """Return the folder of a model, in the work folder or shipped; split weight files are joined
+        first."""
         return joined_folder(self.model_folder(name))
 
     def model_folder(self, name: str) -> Path:
-        """Return the folder of a model and its card: that in the work folder if it exists, else the shipped one; with
-        ``prefer_shipped`` the shipped one first. Raises TrainingError if there is none."""
+        """Return the folder of a model and its card: that in the work folder if it exists, else the shipped
+        one; with ``prefer_shipped`` the shipped one first. Raises TrainingError if there is none."""
         places = [self.work / "models" / name, self.shipped_folder(name)]
         for place in reversed(places) if self.prefer_shipped else places:
             if (place / "config.json").is_file():
                 return place
-        raise TrainingError(f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.", "training.missing")
+        raise TrainingError(
+            f"There is no {name} in {self.work / 'models'} or {self.shipped}: train it first.",
+            "training.missing",
+        )
 
     def model_name(self, kind: str) -> str:
-        """Return the name of the model of a kind that is trained for this job's target, such as "Llama-specviz-draft" for "draft".
-        """
+        """Return the name of the model of a kind that is trained for this job's target, such as
+        "Llama-specviz-draft" for "draft"."""
         return f"{'Llama-specviz' if self.target == TARGET else self.target}-{kind}"
 
     def draft_name(self) -> str:
-        """Return the name of the target's draft model: the one that was trained under ``model_name("draft")``, else the one that
-        models.yaml names for the target."""
+        """Return the name of the target's draft model: the one that was trained under
+        ``model_name("draft")``, else the one that models.yaml names for the target."""
         name = self.model_name("draft")
         entry = register().entries.get(self.target)
-        trained = any((place / name / "config.json").is_file() for place in (self.work / "models", self.shipped))
+        trained = any(
+            (place / name / "config.json").is_file() for place in (self.work / "models", self.shipped)
+        )
         return name if trained or entry is None or not entry.draft else entry.draft
 
     def shipped_folder(self, name: str) -> Path:
-        """Return the folder where a model is shipped: inside the target's folder for trained heads and drafts, unless an older
-        folder next to the target exists."""
+        """Return the folder where a model is shipped: inside the target's folder for trained heads and
+        drafts, unless an older folder next to the target exists."""
         kind, beside = name.removeprefix(self.model_name("")), self.shipped / name
-        return beside if kind not in trained_parts() or beside.is_dir() else self.shipped / self.target / FOLDER / kind
+        return (
+            beside
+            if kind not in trained_parts() or beside.is_dir()
+            else self.shipped / self.target / FOLDER / kind
+        )
 
     def output_folders(self, name: str) -> list[Path]:
-        """Return the folders to which a finished model is written: in the work folder, and with ``--ship`` in the assets."""
+        """Return the folders to which a finished model is written: in the work folder, and with ``--ship``
+        in the assets."""
         return [self.work / "models" / name] + ([self.shipped_folder(name)] if self.ship else [])
 
     def log(self, recipe: str, **figures) -> None:
@@ -127,13 +144,20 @@ class Job:
             log.write(json.dumps(line) + "\n")
 
     def last_log(self, recipe: str) -> dict | None:
-        """Return a recipe's last log entry for this job's target, or None. Entries without a target were written when there was
-        only one."""
+        """Return a recipe's last log entry for this job's target, or None. Entries without a target were
+        written when there was only one."""
         path = self.work / "log.jsonl"
         if not path.is_file():
             return None
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        return next((line for line in reversed(lines) if line["recipe"] == recipe and line.get("of", TARGET) == self.target), None)
+        return next(
+            (
+                line
+                for line in reversed(lines)
+                if line["recipe"] == recipe and line.get("of", TARGET) == self.target
+            ),
+            None,
+        )
 
 
 def fingerprint(model: Path) -> str:

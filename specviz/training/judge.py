@@ -1,4 +1,5 @@
 """Recipe of a judge of drafted tokens (2501.19309); the code is in acceptance_heads.py."""
+
 from pathlib import Path
 
 from . import acceptance_heads

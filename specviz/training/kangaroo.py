@@ -1,7 +1,9 @@
-"""Train Kangaroo's adapter on the states that enter the target's exit layer along its own answers (Liu et al. 2404.18911).
+"""Train Kangaroo's adapter on the states that enter the target's exit layer along its own answers (Liu et
+al. 2404.18911).
 
 Only the adapter is trained: one attention layer and two norms.
 """
+
 from __future__ import annotations
 
 from functools import partial
@@ -21,7 +23,8 @@ def run(job: Job) -> Path:
 
 
 def adapter_states(model: kangaroo.Kangaroo, _: Features, batch: Batch) -> Tensor:
-    """Return the adapter's output states [rows * width, hidden]; the target's output matrix turns them into logits."""
+    """Return the adapter's output states [rows * width, hidden]; the target's output matrix turns them into
+    logits."""
     return model(batch.captured.float().view(*batch.ids.shape, -1)).flatten(0, 1)
 
 

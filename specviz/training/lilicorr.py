@@ -1,4 +1,6 @@
-"""Train LiLiCorr's lattice transformer over the target's frozen DFlash (2608.20530): see block_corrections.py."""
+"""Train LiLiCorr's lattice transformer over the target's frozen DFlash (2608.20530): see
+block_corrections.py."""
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,22 +22,30 @@ def run(job: Job) -> Path:
 
 @contextmanager
 def scaled(model: network.LiLiCorr, features: Corrected) -> Iterator[None]:
-    """Train on embeddings that are as long as the block's states, and move the scale into the weights at the end. A target's
-    embeddings may be much shorter, and then candidates would differ by their rank alone."""
+    """Train on embeddings that are as long as the block's states, and move the scale into the weights at
+    the end. A target's embeddings may be much shorter, and then candidates would differ by their rank
+    alone."""
     if isinstance(model.token_proj, nn.Linear):
-        model.embed_scale = float(features.drafter.norm.weight.square().mean().sqrt() / features.embedding.float().std())
+        model.embed_scale = float(
+            features.drafter.norm.weight.square().mean().sqrt() / features.embedding.float().std()
+        )
     yield
     model.fold_scale()
 
 
 def scores(model: network.LiLiCorr, features: Corrected, blocks: Blocks) -> Tensor:
-    """Return the network's scores of the block drafter's candidates, [n, positions, m], given the true token before each position.
-    After a token that is no candidate, they are the block drafter's own logits."""
-    start, pairs = model(F.embedding(blocks.ids, features.embedding).float(), blocks.log_probs, blocks.states, blocks.text)
+    """Return the network's scores of the block drafter's candidates, [n, positions, m], given the true
+    token before each position. After a token that is no candidate, they are the block drafter's own
+    logits."""
+    start, pairs = model(
+        F.embedding(blocks.ids, features.embedding).float(), blocks.log_probs, blocks.states, blocks.text
+    )
     own = blocks.log_probs if model.add_base else torch.zeros_like(blocks.log_probs)
     same = blocks.ids[:, :-1] == blocks.before[:, 1:, None]
     at = same.int().argmax(-1)[..., None, None].expand(-1, -1, 1, blocks.ids.shape[-1])
-    later = torch.where(same.any(-1, keepdim=True), own[:, 1:] + pairs.gather(2, at)[:, :, 0], blocks.log_probs[:, 1:])
+    later = torch.where(
+        same.any(-1, keepdim=True), own[:, 1:] + pairs.gather(2, at)[:, :, 0], blocks.log_probs[:, 1:]
+    )
     return torch.cat([own[:, :1] + start[:, None], later], 1)
 
 

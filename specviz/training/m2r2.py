@@ -3,6 +3,7 @@
 
 At the exit, the sum of the slow and the fast residual predicts the next token. Only the adapters are trained.
 """
+
 from __future__ import annotations
 
 from functools import partial
@@ -22,17 +23,21 @@ from .job import Job
 
 
 class ExitLayerFeatures(Features):
-    """Batches whose ``layer`` holds the hidden states that enter the exit layer, followed by keys and values of each layer before
-    it, concatenated: [rows * width, hidden + exit * 2 * kv_heads * head_dim]."""
+    """Batches whose ``layer`` holds the hidden states that enter the exit layer, followed by keys and
+    values of each layer before it, concatenated: [rows * width, hidden + exit * 2 * kv_heads *
+    head_dim]."""
 
     @torch.no_grad()
     def states(self, material) -> Batch:
-        """Run the target over the output of ``draft.collate``; return it as a Batch with these states, keys and values."""
+        """Run the target over the output of ``draft.collate``; return it as a Batch with these states, keys
+        and values."""
         assert self.layer is not None  # the exit
         cache = DynamicCache()
         with only_layers(self.target, 0, self.layer + 1):  # nothing reads the states above
-            out = self.target.model(material[0], use_cache=True, output_hidden_states=True, **with_cache(self.target.model, cache))
-        held: list[Any] = cache.layers[:self.layer]
+            out = self.target.model(
+                material[0], use_cache=True, output_hidden_states=True, **with_cache(self.target.model, cache)
+            )
+        held: list[Any] = cache.layers[: self.layer]
         kv = [part.transpose(1, 2).flatten(2) for one in held for part in (one.keys, one.values)]
         rows = torch.cat([out.hidden_states[self.layer], *kv], -1)
         return batch_of(material, out.last_hidden_state.flatten(0, 1), rows.flatten(0, 1))
@@ -44,9 +49,12 @@ def run(job: Job) -> Path:
 
 
 def predict(model: m2r2.FastResidual, features: ExitLayerFeatures, batch: Batch) -> Tensor:
-    """Return the hidden states at the exit [rows * width, hidden]; the target's output matrix turns them into logits."""
+    """Return the hidden states at the exit [rows * width, hidden]; the target's output matrix turns them
+    into logits."""
     rows, width = batch.ids.shape
-    slow, kv = batch.captured.float().split([features.target_info.hidden, batch.captured.shape[-1] - features.target_info.hidden], -1)
+    slow, kv = batch.captured.float().split(
+        [features.target_info.hidden, batch.captured.shape[-1] - features.target_info.hidden], -1
+    )
     parts = kv.view(rows, width, model.exit, 2, *model.keys).permute(2, 3, 0, 4, 1, 5)
     fast = model(F.embedding(batch.ids, features.embedding).float(), [tuple(pair) for pair in parts])
     return features.target.model.norm(slow + fast.flatten(0, 1))

@@ -1,10 +1,12 @@
-"""Train block drafters (models/masked_block.py) on the target's answers: DFlash's plain block, and DSpark's with Markov and
-confidence heads.
+"""Train block drafters (models/masked_block.py) on the target's answers: DFlash's plain block, and DSpark's
+with Markov and confidence heads.
 
-Each step samples answer positions as anchors. The block after an anchor sees the target's hidden states up to the anchor and
-the anchor's token, and learns the target's distribution of every following token. Tokens near the anchor weigh more, because
-tokens after a rejected one are lost. The Markov head is trained with the true previous token. The confidence head learns the
-overlap of draft and target distribution, which is the acceptance probability."""
+Each step samples answer positions as anchors. The block after an anchor sees the target's hidden states up
+to the anchor and the anchor's token, and learns the target's distribution of every following token. Tokens
+near the anchor weigh more, because tokens after a rejected one are lost. The Markov head is trained with
+the true previous token. The confidence head learns the overlap of draft and target distribution, which is
+the acceptance probability."""
+
 from __future__ import annotations
 
 import math
@@ -27,36 +29,49 @@ from .runner import Runner
 from .shared_weights import freeze_untrained
 from .text_answers import Answer
 
-# (drafter, features, batch, states [n, hidden], indices [n] into ``batch.where``) -> (rows, matrix) whose product is the logits
+# (drafter, features, batch, states [n, hidden], indices [n] into ``batch.where``) -> (rows, matrix) whose
+# product is the logits
 Predict = Callable[[Any, Features, Batch, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class AuxStateFeatures(Features):
-    """Batches whose ``layer`` holds the hidden states of several target layers, concatenated: [rows * width, layers * hidden]."""
+    """Batches whose ``layer`` holds the hidden states of several target layers, concatenated: [rows *
+    width, layers * hidden]."""
 
     keeps = "layer"
 
     def __init__(self, job: Job, hparams: dict, build: Callable = network.build):
         super().__init__(job, hparams)
-        self.hidden_states = tuple(int(capture.removeprefix("layer:")) for capture in build(self.target_info, hparams).hidden_states)
+        self.hidden_states = tuple(
+            int(capture.removeprefix("layer:")) for capture in build(self.target_info, hparams).hidden_states
+        )
         self.kept = self.cache("states-" + "-".join(map(str, self.hidden_states)), len(self.hidden_states))
 
     @torch.no_grad()
     def states(self, material) -> Batch:
-        """Run the target over the output of ``draft.collate``; return it as a Batch with these hidden states."""
+        """Run the target over the output of ``draft.collate``; return it as a Batch with these hidden
+        states."""
         ids, where, top_ids, top_logp, labels = material
         out = self.target.model(ids, output_hidden_states=True)
         read = torch.cat([out.hidden_states[capture] for capture in self.hidden_states], -1)
-        return Batch(ids, out.last_hidden_state.flatten(0, 1), read.flatten(0, 1), where, labels, top_ids, top_logp)
+        return Batch(
+            ids, out.last_hidden_state.flatten(0, 1), read.flatten(0, 1), where, labels, top_ids, top_logp
+        )
 
 
-def run(job: Job, recipe: str, build: Callable[..., network.BlockDrafter] = network.build, card: str | None = None,
-        begin: Callable[[Any, AuxStateFeatures], None] | None = None, corrected: Predict | None = None) -> Path:
+def run(
+    job: Job,
+    recipe: str,
+    build: Callable[..., network.BlockDrafter] = network.build,
+    card: str | None = None,
+    begin: Callable[[Any, AuxStateFeatures], None] | None = None,
+    corrected: Predict | None = None,
+) -> Path:
     """Train a block drafter; return the folder of its weights.
 
-    build(body, hparams): the untrained drafter; card: template of the model card; begin(model, features): initialises weights
-    before the first step; corrected: predictions with a correction, as when drafting, whose loss is added to that of the plain
-    block. hparams ``trained``: see shared_weights.py."""
+    build(body, hparams): the untrained drafter; card: template of the model card; begin(model, features):
+    initialises weights before the first step; corrected: predictions with a correction, as when drafting,
+    whose loss is added to that of the plain block. hparams ``trained``: see shared_weights.py."""
     hparams = job.hparams(recipe)
     features = AuxStateFeatures(job, hparams, build)
     torch.manual_seed(job.seed)
@@ -75,14 +90,22 @@ def run(job: Job, recipe: str, build: Callable[..., network.BlockDrafter] = netw
         return found, len(batch.labels)
 
     runner.train(loss_at, lambda: measure(model, features, hparams, corrected))
-    about = (card or CARD).format(**hparams | dict(heads=" with a Markov and a confidence head" if model.markov_head else "",
-                                         after=list(model.read_layers), length=model.length))
-    return chains.export(job, job.model_name(recipe), model, features, runner, about, most=1.1e7)  # a Markov head has rows for every token
+    about = (card or CARD).format(
+        **hparams
+        | dict(
+            heads=" with a Markov and a confidence head" if model.markov_head else "",
+            after=list(model.read_layers),
+            length=model.length,
+        )
+    )
+    return chains.export(
+        job, job.model_name(recipe), model, features, runner, about, most=1.1e7
+    )  # a Markov head has rows for every token
 
 
 def sample_anchors(batch: Batch, each: int, rng: random.Random) -> Tensor:
-    """Sample ``each`` anchors per row of text, as indices into ``batch.where``, [rows, each]. A row with fewer answer tokens
-    repeats some."""
+    """Sample ``each`` anchors per row of text, as indices into ``batch.where``, [rows, each]. A row with
+    fewer answer tokens repeats some."""
     width = batch.ids.shape[1]
     owner = (batch.where // width).tolist()
     places: dict[int, list[int]] = {}
@@ -92,9 +115,11 @@ def sample_anchors(batch: Batch, each: int, rng: random.Random) -> Tensor:
     return torch.tensor([[rng.choice(found) for _ in range(each)] for found in rows], device=batch.ids.device)
 
 
-def blocks(model: network.BlockDrafter, features: Features, batch: Batch, anchors: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return, for each position of the blocks after anchors [rows, n], (the states [m, hidden] that predict its token, indices [m]
-    into ``batch.where`` of these tokens). Blocks end where the row's answer ends."""
+def blocks(
+    model: network.BlockDrafter, features: Features, batch: Batch, anchors: Tensor
+) -> list[tuple[Tensor, Tensor]]:
+    """Return, for each position of the blocks after anchors [rows, n], (the states [m, hidden] that predict
+    its token, indices [m] into ``batch.where`` of these tokens). Blocks end where the row's answer ends."""
     rows, width = batch.ids.shape
     ids = torch.full((*anchors.shape, model.block), model.mask_token, device=batch.ids.device)
     ids[..., 0] = batch.ids.flatten()[batch.where[anchors]]
@@ -110,10 +135,16 @@ def blocks(model: network.BlockDrafter, features: Features, batch: Batch, anchor
     return found
 
 
-def loss(model: network.BlockDrafter, features: Features, batch: Batch, drafted: list[tuple[Tensor, Tensor]], hparams: dict,
-         corrected: Predict | None = None) -> Tensor:
-    """Return the mean distillation loss of drafted blocks, as ``blocks`` returns them, weighted by the distance from the anchor,
-    plus the loss of a confidence head."""
+def loss(
+    model: network.BlockDrafter,
+    features: Features,
+    batch: Batch,
+    drafted: list[tuple[Tensor, Tensor]],
+    hparams: dict,
+    corrected: Predict | None = None,
+) -> Tensor:
+    """Return the mean distillation loss of drafted blocks, as ``blocks`` returns them, weighted by the
+    distance from the anchor, plus the loss of a confidence head."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for ahead, (states, index) in enumerate(drafted):
@@ -122,8 +153,14 @@ def loss(model: network.BlockDrafter, features: Features, batch: Batch, drafted:
         joined, head = (corrected or predict)(model, features, batch, states, index)
         leaders = batch.top_ids[index], batch.top_logp[index]
         weight = math.exp(-ahead / hparams["loss_decay_length"])
-        found = losses.distil(joined, head, *leaders, batch.labels[index], hparams["hard_label_weight"],
-                              negatives=hparams.get("negatives", 0))
+        found = losses.distil(
+            joined,
+            head,
+            *leaders,
+            batch.labels[index],
+            hparams["hard_label_weight"],
+            negatives=hparams.get("negatives", 0),
+        )
         if model.confidence_head is not None:
             with torch.no_grad():
                 passes = overlap(joined @ head.to(joined.dtype).T, *leaders)
@@ -134,8 +171,8 @@ def loss(model: network.BlockDrafter, features: Features, batch: Batch, drafted:
 
 
 def predict(model: network.BlockDrafter, features: Features, batch: Batch, states: Tensor, index: Tensor):
-    """Return (inputs [n, a], matrix [vocab, a]) whose product is the logits. With a Markov head its low-rank factors are
-    concatenated to hidden states and output matrix."""
+    """Return (inputs [n, a], matrix [vocab, a]) whose product is the logits. With a Markov head its
+    low-rank factors are concatenated to hidden states and output matrix."""
     if model.markov_head is None:
         return states, features.head.float()
     latent = model.markov_head.latent(batch.ids.flatten()[batch.where[index]], states)
@@ -144,31 +181,40 @@ def predict(model: network.BlockDrafter, features: Features, batch: Batch, state
 
 
 def overlap(logits: Tensor, top_ids: Tensor, top_logp: Tensor) -> Tensor:
-    """Return an upper bound [n] of the acceptance probability sum(min(p, q)), computed over the target's top tokens and one
-    outcome for all others."""
+    """Return an upper bound [n] of the acceptance probability sum(min(p, q)), computed over the target's
+    top tokens and one outcome for all others."""
     q = logits.float().softmax(-1).gather(1, top_ids)
     p = top_logp.exp()
     rest = torch.minimum((1 - q.sum(-1)).clamp(min=0), (1 - p.sum(-1)).clamp(min=0))
     return (torch.minimum(p, q).sum(-1) + rest).clamp(0, 1)
 
 
-def measure(model: network.BlockDrafter, features: Features, hparams: dict, corrected: Predict | None = None) -> dict[str, float]:
-    """Return the mean accepted length at temperature 0 on a few held-out answers of each task. Every draft is a full block."""
+def measure(
+    model: network.BlockDrafter, features: Features, hparams: dict, corrected: Predict | None = None
+) -> dict[str, float]:
+    """Return the mean accepted length at temperature 0 on a few held-out answers of each task. Every draft
+    is a full block."""
     some = [a for a in features.heldout if a.greedy]
     some = some[:: max(1, len(some) // hparams["measure_rows"])]
     by_task = {}
     for task in TASKS:
-        marks = [accepted_by_step(model, features, answer, corrected) for answer in some if answer.task == task]
+        marks = [
+            accepted_by_step(model, features, answer, corrected) for answer in some if answer.task == task
+        ]
         if marks:
             by_task[task] = chains.replay_rounds(marks, model.length)["block_efficiency"]
-    return {"block_efficiency_greedy": round(sum(by_task.values()) / max(1, len(by_task)), 4),
-            **{f"block_efficiency_{task}": value for task, value in by_task.items()}}
+    return {
+        "block_efficiency_greedy": round(sum(by_task.values()) / max(1, len(by_task)), 4),
+        **{f"block_efficiency_{task}": value for task, value in by_task.items()},
+    }
 
 
 @torch.inference_mode()
-def accepted_by_step(model: network.BlockDrafter, features: Features, answer: Answer, corrected: Predict | None = None) -> list[list[bool]]:
-    """Return [step][token] for a greedy answer: whether each token would be drafted correctly as the ``step``-th token of a draft
-    (from 0)."""
+def accepted_by_step(
+    model: network.BlockDrafter, features: Features, answer: Answer, corrected: Predict | None = None
+) -> list[list[bool]]:
+    """Return [step][token] for a greedy answer: whether each token would be drafted correctly as the
+    ``step``-th token of a draft (from 0)."""
     batch = features.states(collate([answer], len(answer.ids), features.device))
     marks = [[False] * len(batch.labels) for _ in range(model.length)]
     every = torch.arange(len(batch.where), device=batch.ids.device)[None]

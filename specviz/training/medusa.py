@@ -1,10 +1,12 @@
-"""Train Medusa's heads on the frozen target's last hidden states along its own answers (Cai et al. 2401.10774: Medusa-1).
+"""Train Medusa's heads on the frozen target's last hidden states along its own answers (Cai et al.
+2401.10774: Medusa-1).
 
-Head i learns the token i + 2 positions after the state it reads. The paper uses cross-entropy on text; here the text is
-the target's own, so the loss is distillation from its distribution plus a little cross-entropy. Losses of later heads
-weigh less. After training, the accuracy of each rank of each head is measured, and the tree that is fastest on this
-machine is stored with the weights.
+Head i learns the token i + 2 positions after the state it reads. The paper uses cross-entropy on text; here
+the text is the target's own, so the loss is distillation from its distribution plus a little cross-entropy.
+Losses of later heads weigh less. After training, the accuracy of each rank of each head is measured, and
+the tree that is fastest on this machine is stored with the weights.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -20,8 +22,15 @@ from .job import Job
 
 def run(job: Job) -> Path:
     """Train Medusa's heads; return the folder of their weights."""
-    return parallel_heads.run(job, "medusa", heads_medusa.build, head_states_function, about,
-                              begin=initialise_output_matrices, most=parallel_heads.OWN_MATRICES)
+    return parallel_heads.run(
+        job,
+        "medusa",
+        heads_medusa.build,
+        head_states_function,
+        about,
+        begin=initialise_output_matrices,
+        most=parallel_heads.OWN_MATRICES,
+    )
 
 
 def initialise_output_matrices(model: heads_medusa.Medusa, features: Features) -> None:
@@ -31,18 +40,23 @@ def initialise_output_matrices(model: heads_medusa.Medusa, features: Features) -
 
 
 def head_states_function(model: heads_medusa.Medusa, features: Features) -> ranks.HeadStates:
-    """Return the function (batch, head) -> (kept, states) of ranks.HeadStates: one head's hidden states at the positions of a
-    batch."""
+    """Return the function (batch, head) -> (kept, states) of ranks.HeadStates: one head's hidden states at
+    the positions of a batch."""
+
     def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         block = cast(heads_medusa.Block, model.blocks[index])
         return kept, block(batch.states[places].to(cast(nn.Linear, block.layers[0]).weight.dtype))
+
     return head_states
 
 
 def about(model: heads_medusa.Medusa, hparams: dict) -> str:
     """Return the text of the model card."""
-    return CARD.format(heads=len(model), **{key: hparams[key] for key in ("layers", "output", "loss_decay", "hard_label_weight")})
+    return CARD.format(
+        heads=len(model),
+        **{key: hparams[key] for key in ("layers", "output", "loss_decay", "hard_label_weight")},
+    )
 
 
 CARD = """Medusa heads: {heads} of them, {layers} residual blocks each, output matrix: {output}. Each reads the target's last

@@ -1,9 +1,11 @@
-"""Train an MTP module on the target's answers, with the target frozen (DeepSeek-V3, 2412.19437, trains both jointly).
+"""Train an MTP module on the target's answers, with the target frozen (DeepSeek-V3, 2412.19437, trains both
+jointly).
 
-The loss is the divergence of the module's next-token distribution from the target's, at the first step and at a few
-steps on the module's own states, because drafting applies the one module repeatedly. The report trains the first step
-only.
+The loss is the divergence of the module's next-token distribution from the target's, at the first step and
+at a few steps on the module's own states, because drafting applies the one module repeatedly. The report
+trains the first step only.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -33,20 +35,31 @@ def run(job: Job) -> Path:
         attention.limit_scores(model, lambda: rollout_states(model, features, batch, 1), step, hparams)
         return loss(model, features, batch, hparams), len(batch.labels)
 
-    runner.train(loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model))
+    runner.train(
+        loss_at, lambda: chains.measure(chain_states_function(model, features), features, hparams, model)
+    )
     return chains.export(job, job.model_name("mtp"), model, features, runner, CARD.format(**hparams))
 
 
 def loss(model: mtp.Mtp, features: Features, batch: Batch, hparams: dict) -> Tensor:
-    """Return the mean distillation loss over the steps of the rollout, step i weighted by ``loss_decay`` ** i."""
+    """Return the mean distillation loss over the steps of the rollout, step i weighted by ``loss_decay`` **
+    i."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
     for step, states in enumerate(rollout_states(model, features, batch, hparams["rollout"])):
-        kept, _ = batch.back(step + 1)  # positions predicted from ``step`` states of the module and at least one true one
+        kept, _ = batch.back(
+            step + 1
+        )  # positions predicted from ``step`` states of the module and at least one true one
         rows = states[batch.where[kept] - 1]
-        found = losses.distil(rows, features.head, batch.top_ids[kept], batch.top_logp[kept], batch.labels[kept],
-                              hparams["hard_label_weight"],
-                              negatives=hparams.get("negatives", 0))
+        found = losses.distil(
+            rows,
+            features.head,
+            batch.top_ids[kept],
+            batch.top_logp[kept],
+            batch.labels[kept],
+            hparams["hard_label_weight"],
+            negatives=hparams.get("negatives", 0),
+        )
         weight = hparams["loss_decay"] ** step
         total, weights = total + weight * found, weights + weight
     return total / weights

@@ -1,9 +1,11 @@
-"""Optimisers of all recipes: Muon for matrices, AdamW for the rest, one warm-up/stable/decay schedule for both.
+"""Optimisers of all recipes: Muon for matrices, AdamW for the rest, one warm-up/stable/decay schedule for
+both.
 
-Muon (Jordan et al. 2024) orthogonalises the momentum of every hidden matrix; embeddings, norms and output matrices use
-AdamW. For wide matrices on a CPU this costs as much as the gradients, so a recipe may orthogonalise blocks of
-``muon_block`` rows (MuonBP, Khaled et al. 2510.16981). The learning rate stays at its peak until the last part of the
-budget and then falls linearly (Hu et al., 2404.06395), so a longer budget can resume from the stable part.
+Muon (Jordan et al. 2024) orthogonalises the momentum of every hidden matrix; embeddings, norms and output
+matrices use AdamW. For wide matrices on a CPU this costs as much as the gradients, so a recipe may
+orthogonalise blocks of ``muon_block`` rows (MuonBP, Khaled et al. 2510.16981). The learning rate stays at
+its peak until the last part of the budget and then falls linearly (Hu et al., 2404.06395), so a longer
+budget can resume from the stable part.
 """
 
 import torch
@@ -13,29 +15,45 @@ from .job import TrainingError
 
 
 class Optimisers:
-    """Muon for matrices and AdamW for all other parameters, used as one optimiser. The state is stored as flat tensors, so that
-    checkpoints need no pickle."""
+    """Muon for matrices and AdamW for all other parameters, used as one optimiser. The state is stored as
+    flat tensors, so that checkpoints need no pickle."""
 
     def __init__(self, model: nn.Module, hparams: dict):
         if not hasattr(torch.optim, "Muon"):
-            raise TrainingError(f"Training needs torch 2.9 or newer for its Muon optimiser; this is {torch.__version__}.",
-                                "training.torch")
+            raise TrainingError(
+                f"Training needs torch 2.9 or newer for its Muon optimiser; this is {torch.__version__}.",
+                "training.torch",
+            )
         matrices, rest = [], []
         for name, weight in model.named_parameters():
             if not weight.requires_grad:
                 continue
-            table = "embed" in name or "lm_head" in name or "codebook" in name or name.startswith(("emb.", "head."))  # a row a token
-            hidden = weight.ndim == 2 and min(weight.shape) > 1 and not table  # of one row, Muon's update would be as long as any other
+            table = (
+                "embed" in name
+                or "lm_head" in name
+                or "codebook" in name
+                or name.startswith(("emb.", "head."))
+            )  # a row a token
+            hidden = (
+                weight.ndim == 2 and min(weight.shape) > 1 and not table
+            )  # of one row, Muon's update would be as long as any other
             (matrices if hidden else rest).append(weight)
         block = {"block": hparams["muon_block"]} if hparams.get("muon_block") else {}
         self.weights, self.peaks = matrices + rest, []
         if matrices:
             muon = (BlockMuon if block else torch.optim.Muon)(
-                matrices, lr=hparams["muon_lr"], momentum=0.95, weight_decay=hparams["weight_decay"], ns_steps=4, **block
+                matrices,
+                lr=hparams["muon_lr"],
+                momentum=0.95,
+                weight_decay=hparams["weight_decay"],
+                ns_steps=4,
+                **block,
             )
             self.peaks.append((muon, hparams["muon_lr"]))
         if rest:
-            adamw = torch.optim.AdamW(rest, lr=hparams["adamw_lr"], betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=True)
+            adamw = torch.optim.AdamW(
+                rest, lr=hparams["adamw_lr"], betas=(0.9, 0.95), eps=1e-8, weight_decay=0.0, fused=True
+            )
             self.peaks.append((adamw, hparams["adamw_lr"]))
         self.clip = hparams["clip"]
 
@@ -68,11 +86,13 @@ class Optimisers:
 
 
 class BlockMuon(torch.optim.Optimizer):
-    """Muon in float32 that orthogonalises each matrix in blocks of at most ``block`` rows (of columns, if there are fewer). The
-    update has the same size as Muon's."""
+    """Muon in float32 that orthogonalises each matrix in blocks of at most ``block`` rows (of columns, if
+    there are fewer). The update has the same size as Muon's."""
 
     def __init__(self, weights, lr: float, momentum: float, weight_decay: float, ns_steps: int, block: int):
-        super().__init__(weights, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, ns_steps=ns_steps, block=block))
+        super().__init__(
+            weights, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, ns_steps=ns_steps, block=block)
+        )
 
     @torch.no_grad()
     def step(self) -> None:
@@ -93,8 +113,8 @@ class BlockMuon(torch.optim.Optimizer):
 
 
 def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Tensor:
-    """Orthogonalise each block of rows (of columns, if there are fewer) by ``steps`` of Newton-Schulz iteration, which brings all
-    singular values near 1."""
+    """Orthogonalise each block of rows (of columns, if there are fewer) by ``steps`` of Newton-Schulz
+    iteration, which brings all singular values near 1."""
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
     size = max(n for n in range(1, min(block, len(x)) + 1) if len(x) % n == 0)
@@ -108,7 +128,7 @@ def orthogonal_blocks(matrix: torch.Tensor, block: int, steps: int) -> torch.Ten
 
 
 def learning_rate_share(budget_spent: float, step: int, hparams: dict) -> float:
-    """Return the learning rate of a step as a share of its peak: warm-up, constant, then linear decay. budget_spent: share of the training
-    budget spent."""
+    """Return the learning rate of a step as a share of its peak: warm-up, constant, then linear decay.
+    budget_spent: share of the training budget spent."""
     warm = min(1.0, (step + 1) / hparams["warmup_steps"])
     return warm * min(1.0, max(0.0, 1.0 - budget_spent) / hparams["decay"])

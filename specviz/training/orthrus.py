@@ -1,4 +1,5 @@
 """Recipe of Orthrus' second attention path (2605.12825); the code is in draft_path.py."""
+
 from pathlib import Path
 
 from . import draft_path

@@ -1,8 +1,9 @@
 """PARD: fine-tune a draft model on mask tokens, so that it drafts a block in one pass (An et al. 2504.18583).
 
-It is initialised with the target's draft model. The paper trains on text, and its draft model serves every target of a
-family. This one is distilled from one target, along that target's answers.
+It is initialised with the target's draft model. The paper trains on text, and its draft model serves every
+target of a family. This one is distilled from one target, along that target's answers.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -38,7 +39,14 @@ def run(job: Job) -> Path:
         return trainer.loss(batch, hparams, step, model.output), len(batch.labels)
 
     runner.train(loss_at, lambda: trainer.measure(hparams))
-    return chains.export(job, job.model_name("pard"), model, features, runner, CARD.format(**hparams | {"layers": model.sizes.layers}))
+    return chains.export(
+        job,
+        job.model_name("pard"),
+        model,
+        features,
+        runner,
+        CARD.format(**hparams | {"layers": model.sizes.layers}),
+    )
 
 
 def initialised_network(job: Job, features: Features, hparams: dict) -> models.MaskedModel:
@@ -50,6 +58,7 @@ def initialised_network(job: Job, features: Features, hparams: dict) -> models.M
 
 def mask_trainer(model: models.MaskedModel, features: Features) -> MaskTrainer:
     """Return the loss and measurement of this network."""
+
     def states(batch: Batch, masks: mask_rows.Masks) -> Tensor:
         rows, width = batch.ids.shape
         ids = torch.cat([batch.ids, batch.ids.new_full((rows, len(masks.depth)), model.mask_token)], 1)
@@ -60,15 +69,16 @@ def mask_trainer(model: models.MaskedModel, features: Features) -> MaskTrainer:
 
 
 def reduction(model: models.MaskedModel) -> Callable[[Batch], Batch]:
-    """Return the function that turns a batch's tokens into rows of the model's output matrix, and leaves out positions whose label
-    has none; the identity for a model with the whole vocabulary."""
+    """Return the function that turns a batch's tokens into rows of the model's output matrix, and leaves
+    out positions whose label has none; the identity for a model with the whole vocabulary."""
     if model.draft_tokens is None:
         return lambda batch: batch
     vocabulary = ReducedHead(model.output.detach(), model.draft_tokens.long(), model.width)
 
     def reduce(batch: Batch) -> Batch:
         ids, where, top_ids, top_logp, labels = vocabulary.to_reduced_vocabulary(
-            (batch.ids, batch.where, batch.top_ids, batch.top_logp, batch.labels))
+            (batch.ids, batch.where, batch.top_ids, batch.top_logp, batch.labels)
+        )
         return replace(batch, ids=ids, where=where, top_ids=top_ids, top_logp=top_logp, labels=labels)
 
     return reduce

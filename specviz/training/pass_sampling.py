@@ -1,4 +1,5 @@
 """Recipe of PaSS's look-ahead embeddings (2311.13581); the code is in in_target.py."""
+
 from pathlib import Path
 
 from . import in_target

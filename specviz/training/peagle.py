@@ -1,6 +1,9 @@
-"""Train P-EAGLE's head: EAGLE-3's layers draft a block in one pass from mask tokens with learned hidden states.
+"""Train P-EAGLE's head: EAGLE-3's layers draft a block in one pass from mask tokens with learned hidden
+states.
 
-Every position has a distillation loss, as in the public code; masks are dropped by PARD's rule (mask_rows.py)."""
+Every position has a distillation loss, as in the public code; masks are dropped by PARD's rule
+(mask_rows.py)."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -19,8 +22,8 @@ from .runner import Runner
 
 
 class States(AuxStateFeatures):
-    """Batches with the target's hidden states at the layers that the head reads (``read_layers``), concatenated, as for EAGLE-3.
-    """
+    """Batches with the target's hidden states at the layers that the head reads (``read_layers``),
+    concatenated, as for EAGLE-3."""
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams, models.build)
@@ -46,12 +49,18 @@ def run(job: Job) -> Path:
 
 def mask_trainer(model: models.PEagle, features: States) -> MaskTrainer:
     """Return the loss and measurement of this head."""
+
     def states(batch: Batch, masks: mask_rows.Masks) -> Tensor:
         rows, width = batch.ids.shape
         following = batch.ids.roll(-1, 1)  # the last column has no next token; no answer position uses it
         ids = torch.cat([following, following.new_full((rows, len(masks.depth)), model.mask_token)], 1)
         places = torch.cat([torch.arange(width, device=ids.device).expand(rows, -1), masks.place], 1)
-        x = model(F.embedding(ids, features.embedding).float(), batch.captured.float().view(rows, width, -1), places, masks.mask)
+        x = model(
+            F.embedding(ids, features.embedding).float(),
+            batch.captured.float().view(rows, width, -1),
+            places,
+            masks.mask,
+        )
         return (x if model.norm_output else model.norm(x)).flatten(0, 1)
 
     return MaskTrainer(features, states, lambda rows: features.logits(rows), back=1)

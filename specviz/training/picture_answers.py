@@ -1,8 +1,11 @@
-"""Generate pictures of a target that paints patch by patch, as training material of its drafters (the recipe ``generate``).
+"""Generate pictures of a target that paints patch by patch, as training material of its drafters (the
+recipe ``generate``).
 
-`train` and `heldout` hold pictures that the target painted; `read` holds drawings of the program that the target learned from, with the
-target's distributions along them. A tenth of the prompts have no words, so that drafters also serve classifier-free guidance.
+`train` and `heldout` hold pictures that the target painted; `read` holds drawings of the program that the
+target learned from, with the target's distributions along them. A tenth of the prompts have no words, so
+that drafters also serve classifier-free guidance.
 """
+
 from __future__ import annotations
 
 import random
@@ -24,7 +27,8 @@ from .pictures import Batches
 
 @dataclass(frozen=True)
 class PictureRow:
-    """A prompt and its drawing, drawn when it is needed. task: shards name one of six tasks, which means nothing here."""
+    """A prompt and its drawing, drawn when it is needed. task: shards name one of six tasks, which means
+    nothing here."""
 
     batches: Batches
     step: int
@@ -50,12 +54,18 @@ def run(job: Job, hparams: dict) -> Path:
 
     def some(count: int, stream: int, *temperatures: float | None) -> list[tuple[PictureRow, float | None]]:
         seed = 1000 * (job.seed + 1) + stream  # other pictures than those that the target learned from
-        batches = Batches(codec.codes.copy(), words, hparams | {"patch": codec.codes.shape[1]}, seed, torch.device("cpu"))
+        batches = Batches(
+            codec.codes.copy(), words, hparams | {"patch": codec.codes.shape[1]}, seed, torch.device("cpu")
+        )
         return [(PictureRow(batches, step), rng.choice(temperatures)) for step in range(count)]
 
     fixed = some(hparams["heldout_rows"], 0, 0.0)
-    make.shards(root / "heldout", [(row, temperature) for temperature in (0.0, 1.0) for row, _ in fixed], None)
-    make.shards(root / "train", some(hparams["rows"], 1, *hparams["temperatures"]), began + 0.7 * budget - spent)
+    make.shards(
+        root / "heldout", [(row, temperature) for temperature in (0.0, 1.0) for row, _ in fixed], None
+    )
+    make.shards(
+        root / "train", some(hparams["rows"], 1, *hparams["temperatures"]), began + 0.7 * budget - spent
+    )
     make.shards(root / "read", some(hparams["read_rows"], 2, None), began + budget - spent)
     if make.tokens:
         seconds = round(spent + time.monotonic() - began, 1)

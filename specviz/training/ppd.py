@@ -1,4 +1,5 @@
 """Recipe of PPD's prompt tokens (2405.18628); the code is in in_target.py."""
+
 from pathlib import Path
 
 from . import in_target

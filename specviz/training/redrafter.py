@@ -1,8 +1,11 @@
-"""Train ReDrafter's head on the frozen target's last hidden states along its own answers (Zhang et al. 2403.09919).
+"""Train ReDrafter's head on the frozen target's last hidden states along its own answers (Zhang et al.
+2403.09919).
 
-The recurrence runs over the true tokens after a hidden state, and each step learns the next one. The authors train on
-text; here the text is the target's own and the loss is distillation, as in the knowledge distillation of the paper.
+The recurrence runs over the true tokens after a hidden state, and each step learns the next one. The
+authors train on text; here the text is the target's own and the loss is distillation, as in the knowledge
+distillation of the paper.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -19,13 +22,21 @@ from .job import Job
 
 def run(job: Job) -> Path:
     """Train ReDrafter's head; return the folder of its weights."""
-    return parallel_heads.run(job, "redrafter", redrafter.build, head_states_function, lambda model, hparams: CARD.format(**hparams),
-                     chain=lambda model: full_tree((1,) * len(model)), most=parallel_heads.OWN_MATRICES)
+    return parallel_heads.run(
+        job,
+        "redrafter",
+        redrafter.build,
+        head_states_function,
+        lambda model, hparams: CARD.format(**hparams),
+        chain=lambda model: full_tree((1,) * len(model)),
+        most=parallel_heads.OWN_MATRICES,
+    )
 
 
 def head_states_function(model: redrafter.ReDrafter, features: Features) -> ranks.HeadStates:
-    """Return the function (batch, step) -> (kept, states) of ranks.HeadStates: the hidden states of one step of the recurrence at
-    the positions of a batch."""
+    """Return the function (batch, step) -> (kept, states) of ranks.HeadStates: the hidden states of one
+    step of the recurrence at the positions of a batch."""
+
     def head_states(batch: Batch, index: int):
         kept, places = batch.back(index + 1)
         last, ids = batch.states[places].float(), batch.ids.flatten()
@@ -33,6 +44,7 @@ def head_states_function(model: redrafter.ReDrafter, features: Features) -> rank
         for step in range(index + 1):
             states = model.step(states, F.embedding(ids[places + 1 + step], features.embedding).float())
         return kept, model.exits(last, states)
+
     return head_states
 
 

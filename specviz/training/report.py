@@ -1,8 +1,9 @@
 """Measure the trained models: print the figures, store them as JSON, and write them into the model cards.
 
-Target: held-out loss by task, the copying loss, and thirty unedited answers. Draft model: acceptance by position and mean
-accepted length (tokens per target pass, bonus token included; papers: block efficiency), greedy and at temperature 1,
-replayed on held-out answers. Every drafter: the same on the real engine, and its speed relative to plain decoding (drafters.py).
+Target: held-out loss by task, the copying loss, and thirty unedited answers. Draft model: acceptance by
+position and mean accepted length (tokens per target pass, bonus token included; papers: block efficiency),
+greedy and at temperature 1, replayed on held-out answers. Every drafter: the same on the real engine, and
+its speed relative to plain decoding (drafters.py).
 """
 
 import dataclasses
@@ -44,7 +45,11 @@ def run(job: Job) -> Path:
             write_bytes(place / "loss.svg", curve.read_bytes())
         write_into_card(place / "README.md", name, text)
     if not job.report_kinds:
-        job.log("report", held_out=found["target"]["held_out_loss"], **{m: t["mean"] for m, t in found["draft"].items()})
+        job.log(
+            "report",
+            held_out=found["target"]["held_out_loss"],
+            **{m: t["mean"] for m, t in found["draft"].items()},
+        )
     return path
 
 
@@ -56,7 +61,9 @@ def card_texts(job: Job, found: dict, hparams: dict) -> dict[str, str]:
         out[job.model_name("draft")] = draft_text(found["draft"], hparams["gamma"])
     for name in dict.fromkeys(method["model"] for method in engine["methods"].values()):
         out[name] = f"{out.get(name, '')}\n{drafters.table(engine, name)}".lstrip()
-    return {name: text + ("" if name == job.target else training_text(job, name)) for name, text in out.items()}
+    return {
+        name: text + ("" if name == job.target else training_text(job, name)) for name, text in out.items()
+    }
 
 
 def curve_of(job: Job, name: str):
@@ -70,18 +77,23 @@ def recipe_of(job: Job, name: str) -> str:
 
 
 def target_figures(job: Job, hparams: dict) -> dict:
-    """Return the target's figures: parameters, held-out loss by task, loss on repeated spans, share of looping answers, and sample
-    answers."""
+    """Return the target's figures: parameters, held-out loss by task, loss on repeated spans, share of
+    looping answers, and sample answers."""
     tokenizer, model = load_model(job, job.target)
     heldout = data.load(job.data, "heldout", hparams["own_rows"])
     asked = answers.questions(job, hparams)
-    answered = answers.greedy_answers(job, model, tokenizer, [(one.task, one.text) for one in asked], hparams["new_tokens"])
+    answered = answers.greedy_answers(
+        job, model, tokenizer, [(one.task, one.text) for one in asked], hparams["new_tokens"]
+    )
     return {
         "parameters": sum(weight.numel() for weight in model.parameters()),
         "held_out_loss": target.loss_by_task(model, tokenizer, heldout, hparams),
         "induction": target.copying_loss(model, tokenizer, hparams),
         "looping": answers.looping_share(job, model, tokenizer, heldout, hparams),
-        "answers": [{"task": one.task, "prompt": one.title, "answer": tokenizer.decode(ids)} for one, ids in zip(asked, answered)],
+        "answers": [
+            {"task": one.task, "prompt": one.title, "answer": tokenizer.decode(ids)}
+            for one, ids in zip(asked, answered)
+        ],
     }
 
 
@@ -103,7 +115,8 @@ def target_text(found: dict, summary: str) -> str:
     """Return the target's figures as Markdown. summary: the table of its drafters."""
     rows = "\n".join(f"| {task} | {loss:.2f} |" for task, loss in found["held_out_loss"].items())
     shown = "\n".join(
-        f"**{a['task']}**: {_quoted(a['prompt'])}\n\n```text\n{a['answer'].replace('```', '` ` `')}\n```\n" for a in found["answers"]
+        f"**{a['task']}**: {_quoted(a['prompt'])}\n\n```text\n{a['answer'].replace('```', '` ` `')}\n```\n"
+        for a in found["answers"]
     )
     return (
         f"{found['parameters'] / 1e6:.1f} M parameters.\n\n"
@@ -127,10 +140,15 @@ def draft_text(found: dict, gamma: int) -> str:
         if mode not in found:
             continue
         lines += [f"### {title}, gamma {gamma}", ""]
-        lines += ["| task | block efficiency | acceptance rate | accepted at position 1.." + str(gamma) + " |", "| --- | --- | --- | --- |"]
+        lines += [
+            "| task | block efficiency | acceptance rate | accepted at position 1.." + str(gamma) + " |",
+            "| --- | --- | --- | --- |",
+        ]
         for task, row in found[mode].items():
             places = " ".join(f"{share:.2f}" for share in row["by_position"])
-            lines.append(f"| {task} | {row['block_efficiency']:.2f} | {row['acceptance_rate']:.2f} | {places} |")
+            lines.append(
+                f"| {task} | {row['block_efficiency']:.2f} | {row['acceptance_rate']:.2f} | {places} |"
+            )
         lines.append("")
     return "\n".join(lines)
 
@@ -141,7 +159,9 @@ def training_text(job: Job, name: str) -> str:
     if line is None:
         return _card_text(job.model_folder(name) / "README.md")
     run = f"{line['steps']} steps, {line['tokens'] / 1e6:.1f} M answer tokens, {line['minutes']:g} minutes, last loss {line['loss']:.2f}"
-    return f"\nLast training run: {run} (log line of {line['time'][:10]}).\n" + ("\n![loss](loss.svg)\n" if curve.is_file() else "")
+    return f"\nLast training run: {run} (log line of {line['time'][:10]}).\n" + (
+        "\n![loss](loss.svg)\n" if curve.is_file() else ""
+    )
 
 
 def _card_text(card: Path) -> str:

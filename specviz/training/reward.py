@@ -1,4 +1,5 @@
 """Recipe of a reward head for drafted steps (2501.19324); the code is in acceptance_heads.py."""
+
 from pathlib import Path
 
 from . import acceptance_heads

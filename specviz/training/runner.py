@@ -1,7 +1,7 @@
 """The training loop of all recipes: budget, schedule, checkpoint, resume, progress, log and loss curve.
 
-A recipe supplies a model and a function from the step number to a loss. Every random choice of a recipe is a function
-of (seed, step), so a resumed run continues with the same batches and losses.
+A recipe supplies a model and a function from the step number to a loss. Every random choice of a recipe is
+a function of (seed, step), so a resumed run continues with the same batches and losses.
 """
 
 import json
@@ -29,21 +29,27 @@ LONGEST_STEP = 60.0  # seconds; what is over was a suspended process or a sleepi
 
 @dataclass
 class Progress:
-    """How far a training run is: steps, seconds, tokens with a loss, loss history and measurements. Stored in the checkpoint."""
+    """How far a training run is: steps, seconds, tokens with a loss, loss history and measurements. Stored
+    in the checkpoint."""
 
     step: int = 0
     seconds: float = 0.0  # time spent training, over all resumptions
     tokens: int = 0  # tokens that carried loss
     history: list = field(default_factory=list)  # [step, seconds, tokens, mean loss since the last entry]
-    measures: list = field(default_factory=list)  # [step, seconds, {name: figure}, tokens]; no figures: the measurement failed
+    measures: list = field(
+        default_factory=list
+    )  # [step, seconds, {name: figure}, tokens]; no figures: the measurement failed
 
 
 class Runner:
-    """Train ``model`` until the time or step budget is spent, with checkpoints in the folder ``place``. An interrupted run resumes
-    from its checkpoint."""
+    """Train ``model`` until the time or step budget is spent, with checkpoints in the folder ``place``. An
+    interrupted run resumes from its checkpoint."""
 
     def __init__(self, job: Job, name: str, model: nn.Module, hparams: dict, place: Path):
-        self.job, self.name, self.hparams, self.place = job, name, hparams, place
+        self.job = job
+        self.name = name
+        self.hparams = hparams
+        self.place = place
         self.device = job.torch_device()
         self.model = model.float().to(self.device)
         self.half = bfloat16_is_faster(self.device)
@@ -65,17 +71,20 @@ class Runner:
         return seconds / (60 * self.minutes) if self.job.steps is None else step / self.job.steps
 
     def measurement_due(self) -> bool:
-        """Return whether the share of the budget spent has passed one of the recipe's ``measure_at`` values since the last
-        measurement."""
+        """Return whether the share of the budget spent has passed one of the recipe's ``measure_at`` values
+        since the last measurement."""
         last = self.share(*self.progress.measures[-1][:2]) if self.progress.measures else 0.0
         return any(last < mark <= self.budget_spent() < 1 for mark in self.hparams.get("measure_at", ()))
 
     def train(self, loss_at: Callable, measure: Callable[[], dict] | None = None) -> dict:
-        """Train, or resume, until the budget is spent; return the final figures. A finished run returns immediately.
-        loss_at(step): (loss, number of tokens in it); measure: called at intervals and at the end."""
+        """Train, or resume, until the budget is spent; return the final figures. A finished run returns
+        immediately. loss_at(step): (loss, number of tokens in it); measure: called at intervals and at the
+        end."""
         if self.budget_spent() >= 1:
             return self.figures()
-        bar = tqdm(desc=self.name, unit="step", initial=self.progress.step, disable=self.job.quiet, mininterval=2)
+        bar = tqdm(
+            desc=self.name, unit="step", initial=self.progress.step, disable=self.job.quiet, mininterval=2
+        )
         self.model.train()
         try:
             self.loop(loss_at, measure, bar)
@@ -102,12 +111,18 @@ class Runner:
             progress.tokens += tokens
             progress.seconds += min(time.monotonic() - began, LONGEST_STEP)
             if progress.step % each == 0 or self.budget_spent() >= 1:
-                progress.history.append([progress.step, round(progress.seconds, 1), progress.tokens, sum(recent) / len(recent)])
+                progress.history.append(
+                    [progress.step, round(progress.seconds, 1), progress.tokens, sum(recent) / len(recent)]
+                )
                 recent.clear()
             bar.update()
             speed = tokens / (time.monotonic() - began)
-            bar.set_postfix_str(refresh=False, s=f"loss {loss:.3f}, {speed:.0f} tokens/s, {self.budget_spent():.1%}")
-            if measure and (self.measurement_due() or time.monotonic() - measured > 60 * self.hparams["measure_minutes"]):
+            bar.set_postfix_str(
+                refresh=False, s=f"loss {loss:.3f}, {speed:.0f} tokens/s, {self.budget_spent():.1%}"
+            )
+            if measure and (
+                self.measurement_due() or time.monotonic() - measured > 60 * self.hparams["measure_minutes"]
+            ):
                 self.save()  # a measurement may take longer than a kill may cost
                 self.measure(measure)
                 measured = time.monotonic()
@@ -117,44 +132,59 @@ class Runner:
                 saved = time.monotonic()
 
     def update(self, loss_at: Callable) -> tuple[float, int]:
-        """Run one training step; return (loss, number of tokens in it). Raises TrainingError for a loss that is not finite."""
+        """Run one training step; return (loss, number of tokens in it). Raises TrainingError for a loss
+        that is not finite."""
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half):
             loss, tokens = loss_at(self.progress.step)
         value = float(loss.detach())
         if not math.isfinite(value):
             raise TrainingError(
                 f"The loss of {self.name} became {value} at step {self.progress.step}: stopped; the last checkpoint"
-                f" is whole, lower the learning rates in {self.name}.yaml and resume."
-            , "training.loss")
+                f" is whole, lower the learning rates in {self.name}.yaml and resume.",
+                "training.loss",
+            )
         loss.backward()
         self.optimisers.step(learning_rate_share(self.budget_spent(), self.progress.step, self.hparams))
         return value, tokens
 
     def measure(self, measure: Callable[[], dict]) -> None:
-        """Record a measurement of the current weights. An error in it is printed and does not stop the training."""
-        progress, figures, measured = self.progress, {}, {}
+        """Record a measurement of the current weights. An error in it is printed and does not stop the
+        training."""
+        progress = self.progress
+        figures = {}
+        measured = {}
         self.model.eval()
         try:
             with torch.inference_mode():
                 measured = figures = measure()
         except Exception as error:
             measured = {"failed": f"{type(error).__name__}: {error}"}
-            print(f"{self.name} was not measured at step {progress.step} ({measured['failed']}); the training goes on.", file=sys.stderr)
+            print(
+                f"{self.name} was not measured at step {progress.step} ({measured['failed']}); the training goes on.",
+                file=sys.stderr,
+            )
         self.model.train()
         progress.measures.append([progress.step, progress.seconds, figures, progress.tokens])
-        line = {"step": progress.step, "minutes": round(progress.seconds / 60, 1), "tokens": progress.tokens, **measured}
+        line = {
+            "step": progress.step,
+            "minutes": round(progress.seconds / 60, 1),
+            "tokens": progress.tokens,
+            **measured,
+        }
         with (self.place / "measures.jsonl").open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 
     def save(self) -> None:
-        """Write weights, optimiser state and progress into one file, so that they always belong to the same step."""
+        """Write weights, optimiser state and progress into one file, so that they always belong to the same
+        step."""
         tensors = {f"model.{name}": weight for name, weight in untied_tensors(self.model).items()}
         tensors |= {f"optimiser.{name}": value for name, value in self.optimisers.tensors().items()}
         write_tensors(self.checkpoint, tensors, {"progress": json.dumps(asdict(self.progress))})
         write_text(self.place / "loss.svg", draw(self.name, self.progress.history))
 
     def resume(self) -> None:
-        """Load the checkpoint: weights, optimiser state and progress. Raises TrainingError if it does not fit this run."""
+        """Load the checkpoint: weights, optimiser state and progress. Raises TrainingError if it does not
+        fit this run."""
         try:
             with safe_open(self.checkpoint, "pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (a safetensors file, not a dict)
@@ -164,10 +194,14 @@ class Runner:
             missing = untied_tensors(self.model).keys() - weights.keys()
             if missing:
                 raise KeyError(min(missing))
-            self.optimisers.load({n.removeprefix("optimiser."): t for n, t in tensors.items() if n.startswith("optimiser.")})
+            self.optimisers.load(
+                {n.removeprefix("optimiser."): t for n, t in tensors.items() if n.startswith("optimiser.")}
+            )
         except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-            raise TrainingError(f"{self.checkpoint} does not fit this run ({error}): delete it to start anew.",
-                                "training.checkpoint") from error
+            raise TrainingError(
+                f"{self.checkpoint} does not fit this run ({error}): delete it to start anew.",
+                "training.checkpoint",
+            ) from error
 
     def finish(self) -> dict:
         """Write the run's figures to the training log and return them."""
@@ -188,17 +222,18 @@ class Runner:
 
 
 def bfloat16_is_faster(device: torch.device) -> bool:
-    """Return whether bfloat16 matrix products are faster than float32 on this device: on an accelerator, and on a CPU with
-    bfloat16 instructions.
+    """Return whether bfloat16 matrix products are faster than float32 on this device: on an accelerator,
+    and on a CPU with bfloat16 instructions.
 
-    Measured: 4.6 times faster with AVX512-BF16, 1.8 times slower without (docs/log/2026-11/models.md). Decided by the hardware,
-    not by timing, so that a resumed run continues identically."""
+    Measured: 4.6 times faster with AVX512-BF16, 1.8 times slower without (docs/log/2026-11/models.md).
+    Decided by the hardware, not by timing, so that a resumed run continues identically."""
     asked = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     return device.type != "cpu" or any(getattr(torch.cpu, name, bool)() for name in asked)
 
 
 def untied_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Return the state dict with every shared tensor once. Safetensors refuses duplicates; loading ties them again."""
+    """Return the state dict with every shared tensor once. Safetensors refuses duplicates; loading ties
+    them again."""
     seen, kept = set(), {}
     for name, tensor in model.state_dict().items():
         if tensor.data_ptr() not in seen:

@@ -1,4 +1,6 @@
-"""S2D (Kavehzadeh et al. 2407.01955): one draft with exits after half, three quarters and all of its layers, trained together."""
+"""S2D (Kavehzadeh et al. 2407.01955): one draft with exits after half, three quarters and all of its
+layers, trained together."""
+
 from pathlib import Path
 
 from . import draft

@@ -1,4 +1,5 @@
 """Recipe of SpecDec++'s acceptance head (2405.19715); the code is in draft_length.py."""
+
 from pathlib import Path
 
 from . import draft_length

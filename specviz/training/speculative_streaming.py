@@ -1,4 +1,5 @@
 """Recipe of Speculative Streaming's streams (2402.11131); the code is in in_target.py."""
+
 from pathlib import Path
 
 from . import in_target

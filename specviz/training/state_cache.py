@@ -1,4 +1,6 @@
-"""Disk cache of the target's last hidden states along its answers, shared by all heads that are trained on them."""
+"""Disk cache of the target's last hidden states along its answers, shared by all heads that are trained on
+them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,10 +14,12 @@ from .text_answers import Answer
 
 
 class StateCache:
-    """A disk cache of hidden states [tokens of all answers, hidden] in 16 bits, in a sparse file that is filled on demand. A
-    stored state is never recomputed, so that training data do not depend on interruptions.
+    """A disk cache of hidden states [tokens of all answers, hidden] in 16 bits, in a sparse file that is
+    filled on demand. A stored state is never recomputed, so that training data do not depend on
+    interruptions.
 
-    folder: holds the states of these answers only; other answers, or a target of another width, replace its content."""
+    folder: holds the states of these answers only; other answers, or a target of another width, replace its
+    content."""
 
     def __init__(self, folder: Path, answers: list[Answer], hidden: int):
         folder.mkdir(parents=True, exist_ok=True)
@@ -25,12 +29,15 @@ class StateCache:
         for old in folder.glob("*-*-*-*"):
             if not old.name.endswith(f"-{name}"):
                 old.unlink()  # for fewer answers, and gigabytes large
-        self.states = open_array(folder / f"states-{name}", self.starts[-1] * hidden, torch.bfloat16).view(-1, hidden)
+        self.states = open_array(folder / f"states-{name}", self.starts[-1] * hidden, torch.bfloat16).view(
+            -1, hidden
+        )
         self.done = open_array(folder / f"done-{name}", len(answers), torch.uint8)
 
     def rows(self, answers: list[Answer], width: int, compute: Callable[[], Tensor]) -> Tensor:
-        """Return the hidden states [rows, width, hidden] of some answers, right-padded with zeros. compute(): called for states
-        that are not stored yet. Answers longer than ``width`` are truncated and not cached."""
+        """Return the hidden states [rows, width, hidden] of some answers, right-padded with zeros.
+        compute(): called for states that are not stored yet. Answers longer than ``width`` are truncated
+        and not cached."""
         at = [self.index[id(answer)] for answer in answers]
         missing = [row for row, i in enumerate(at) if not self.done[i]]
         fresh = compute() if missing else None

@@ -1,10 +1,11 @@
 """Train the target, a small chat model, from scratch or continued from the shipped one.
 
-Copying from the prompt needs induction heads, which form late without dedicated data (Olsson et al., 2209.11895). So
-the first steps use short rows of repeated spans with a little noise, with which the heads form within minutes; with
-long rows alone they had not formed after 7 M tokens. After that, rows of the tasks are packed to a fixed length, and
-some rows still repeat a span. Only answers have a loss, except in the first stage. Two figures are monitored: held-out
-loss by task, and the loss on the second occurrence of random spans.
+Copying from the prompt needs induction heads, which form late without dedicated data (Olsson et al.,
+2209.11895). So the first steps use short rows of repeated spans with a little noise, with which the heads
+form within minutes; with long rows alone they had not formed after 7 M tokens. After that, rows of the
+tasks are packed to a fixed length, and some rows still repeat a span. Only answers have a loss, except in
+the first stage. Two figures are monitored: held-out loss by task, and the loss on the second occurrence of
+random spans.
 """
 
 import random
@@ -40,7 +41,9 @@ def run(job: Job) -> Path:
     if hparams.get("compile") and any(map(shutil.which, ("g++", "clang++", "c++"))):
         model.model.compile()  # in place: the checkpoint's names stay as they are
 
-    teacher = Teacher(job, hparams["teacher"], hparams["top"], runner.device) if "teacher" in hparams else None
+    teacher = (
+        Teacher(job, hparams["teacher"], hparams["top"], runner.device) if "teacher" in hparams else None
+    )
 
     def loss_at(step: int):
         ids, where, labels = batches.make(step, prompts=runner.budget_spent() < hparams["first_stage"])
@@ -51,7 +54,9 @@ def run(job: Job) -> Path:
 
     def measure() -> dict:
         with torch.compiler.set_stance("force_eager"):  # rows of every length, once each
-            return loss_by_task(model, tokenizer, heldout, hparams) | {"induction": copying_loss(model, tokenizer, hparams)}
+            return loss_by_task(model, tokenizer, heldout, hparams) | {
+                "induction": copying_loss(model, tokenizer, hparams)
+            }
 
     figures = runner.train(loss_at, measure)
     before = job.shipped / hparams.get("from", hparams["name"])
@@ -67,21 +72,29 @@ def run(job: Job) -> Path:
 
 
 def require_improvement(path: Path, model, tokenizer, heldout: list[data.Row], hparams: dict) -> None:
-    """Raise TrainingError unless the new weights have a lower loss than the shipped ones at ``path`` in every task. Losses are
-    compared per byte, because vocabularies may differ."""
+    """Raise TrainingError unless the new weights have a lower loss than the shipped ones at ``path`` in
+    every task. Losses are compared per byte, because vocabularies may differ."""
     old = open_network(path, torch.float32).to(next(model.parameters()).device).eval()
-    before = loss_by_task(old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, hparams, by_bytes=True)
+    before = loss_by_task(
+        old, AutoTokenizer.from_pretrained(path, trust_remote_code=False), heldout, hparams, by_bytes=True
+    )
     new = as_stored(model).float().eval()
     after = loss_by_task(new, tokenizer, heldout, hparams, by_bytes=True)
-    worse = [f"{task} ({after[task]:.3f} against {before[task]:.3f})" for task in before if after[task] >= before[task]]
+    worse = [
+        f"{task} ({after[task]:.3f} against {before[task]:.3f})"
+        for task in before
+        if after[task] >= before[task]
+    ]
     if worse:
-        raise TrainingError(f"The shipped target stays: the new one does not win in {', '.join(worse)}, nats a byte.",
-                            "training.not_better")
+        raise TrainingError(
+            f"The shipped target stays: the new one does not win in {', '.join(worse)}, nats a byte.",
+            "training.not_better",
+        )
 
 
 def load_or_create(job: Job, hparams: dict):
-    """Return (tokenizer, model) to start from: the shipped target, one grown from another, or random weights. A checkpoint's
-    weights are loaded later."""
+    """Return (tokenizer, model) to start from: the shipped target, one grown from another, or random
+    weights. A checkpoint's weights are loaded later."""
     if hparams["start"] in ("shipped", "grown"):
         path = job.shipped / (hparams["name"] if hparams["start"] == "shipped" else hparams["from"])
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
@@ -108,7 +121,8 @@ def load_or_create(job: Job, hparams: dict):
 
 
 def rows_by_task(job: Job, hparams: dict) -> tuple[dict, dict]:
-    """Return (training, held-out) rows by task: those of the data folder, without excluded sources, and the project's own."""
+    """Return (training, held-out) rows by task: those of the data folder, without excluded sources, and the
+    project's own."""
     own = corpus.make_rows(hparams["own_rows"], seed=job.seed + 3)
     given = own if job.data is None else data.load(job.data, "train")
     pools = []
@@ -126,15 +140,20 @@ class Batches:
 
     def __init__(self, pools, tokenizer, hparams: dict, seed: int, device):
         self.given, self.own = pools
-        self.tokenizer, self.hparams, self.seed, self.device = tokenizer, hparams, seed, device
+        self.tokenizer = tokenizer
+        self.hparams = hparams
+        self.seed = seed
+        self.device = device
 
     def make(self, step: int, prompts: bool = False):
-        """Return (ids [rows, length], where [n], labels [n]): token ids, flat positions with a loss, and the tokens after them.
-        prompts: prompts have a loss, too."""
+        """Return (ids [rows, length], where [n], labels [n]): token ids, flat positions with a loss, and
+        the tokens after them. prompts: prompts have a loss, too."""
         rng, hparams = random.Random(f"{self.seed} {step}"), self.hparams
         first = step < hparams["copy_steps"]
         length = hparams["copy_length"] if first else hparams["length"]
-        ids, where, labels = [], [], []
+        ids = []
+        where = []
+        labels = []
         for index in range(hparams["copy_rows"] if first else hparams["batch_rows"]):
             repeated = first or rng.random() < hparams["copy_share"]
             row, counts = self.repeated_span_row(rng, length) if repeated else self.packed(rng, prompts)
@@ -145,8 +164,8 @@ class Batches:
         return tuple(torch.tensor(t, device=self.device) for t in (ids, where, labels))
 
     def packed(self, rng: random.Random, prompts: bool) -> tuple[list[int], list[bool]]:
-        """Return (ids, loss mask) of one row of concatenated exchanges; the last one is truncated. prompts: prompts have a loss,
-        too."""
+        """Return (ids, loss mask) of one row of concatenated exchanges; the last one is truncated. prompts:
+        prompts have a loss, too."""
         row, counts = [], []
         while len(row) < self.hparams["length"]:
             ids, start = data.chat_row(self.tokenizer, self.draw(rng))
@@ -159,17 +178,27 @@ class Batches:
         pool = self.own if rng.random() < self.hparams["own_share"] else self.given
         shares = {task: share for task, share in self.hparams["tasks"].items() if task in pool}
         if not shares:
-            raise data.DataError("The data has no rows of any task that target.yaml asks for.", "data.no_rows")
+            raise data.DataError(
+                "The data has no rows of any task that target.yaml asks for.", "data.no_rows"
+            )
         return rng.choice(pool[rng.choices(list(shares), list(shares.values()))[0]])
 
     def repeated_span_row(self, rng: random.Random, length: int) -> tuple[list[int], list[bool]]:
         """Return (ids, loss mask) of a row with repeated spans (repeated_spans.py)."""
-        return repeat_span(rng, length, lambda size: random_or_text_span(rng, size, len(self.tokenizer), lambda: self.packed(rng, True)[0]))
+        return repeat_span(
+            rng,
+            length,
+            lambda size: random_or_text_span(
+                rng, size, len(self.tokenizer), lambda: self.packed(rng, True)[0]
+            ),
+        )
 
 
-def loss_by_task(model, tokenizer, rows: list[data.Row], hparams: dict, by_bytes: bool = False) -> dict[str, float]:
-    """Return {task: mean loss in nats per answer token, or per byte with ``by_bytes``}, on the first held-out rows of each task.
-    """
+def loss_by_task(
+    model, tokenizer, rows: list[data.Row], hparams: dict, by_bytes: bool = False
+) -> dict[str, float]:
+    """Return {task: mean loss in nats per answer token, or per byte with ``by_bytes``}, on the first
+    held-out rows of each task."""
     found = {}
     for task in data.TASKS:
         total = count = 0.0
@@ -185,8 +214,8 @@ def loss_by_task(model, tokenizer, rows: list[data.Row], hparams: dict, by_bytes
 
 
 def copying_loss(model, tokenizer, hparams: dict, spans: int = 8) -> float:
-    """Return the mean loss on the second occurrence of random spans, each a quarter of the training length: near zero once the
-    model copies."""
+    """Return the mean loss on the second occurrence of random spans, each a quarter of the training length:
+    near zero once the model copies."""
     rng, size = random.Random(7), hparams.get("heldout_length", hparams["length"]) // 4
     each = [random_span(rng, size, len(tokenizer)) for _ in range(spans)]
     return round(sum(span_loss(model, span * 2, size) for span in each) / spans, 4)

@@ -1,10 +1,10 @@
 """Generate the target's answers to training prompts, with its top log-probabilities.
 
-A draft model is used on text that the target generates, so it is trained on such text (sequence-level distillation: Kim
-and Rush, arXiv 1606.07947; DistillSpec, 2310.08461). Answers are greedy or sampled at one of the recipe's temperatures.
-A second set, `read`, holds the target's distributions along answers from the data: cheaper per token, because nothing
-is decoded, but not sufficient alone. Top log-probabilities are stored, because a second forward pass of the target
-would cost more than the whole training of a draft.
+A draft model is used on text that the target generates, so it is trained on such text (sequence-level
+distillation: Kim and Rush, arXiv 1606.07947; DistillSpec, 2310.08461). Answers are greedy or sampled at one
+of the recipe's temperatures. A second set, `read`, holds the target's distributions along answers from the
+data: cheaper per token, because nothing is decoded, but not sufficient alone. Top log-probabilities are
+stored, because a second forward pass of the target would cost more than the whole training of a draft.
 """
 
 import itertools
@@ -41,8 +41,9 @@ PREFILL_ON_ACCELERATOR = 256
 
 @dataclass
 class Answer:
-    """A prompt and its answer. ids: the tokens of both; start: index of the answer's first token; top_ids, top_logp [answer
-    tokens, top]: the target's top tokens at each answer token, and their log-probabilities at temperature 1."""
+    """A prompt and its answer. ids: the tokens of both; start: index of the answer's first token; top_ids,
+    top_logp [answer tokens, top]: the target's top tokens at each answer token, and their log-probabilities
+    at temperature 1."""
 
     ids: torch.Tensor  # [length] prompt and answer
     start: int  # index of the answer's first token
@@ -64,7 +65,9 @@ def run(job: Job, hparams: dict[str, Any]) -> Path:
     path, root = job.model(job.target), folder(job)
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     device = job.torch_device()
-    dtype = torch.bfloat16 if bfloat16_is_faster(device) else torch.float32  # the weights are 16-bit numbers in both
+    dtype = (
+        torch.bfloat16 if bfloat16_is_faster(device) else torch.float32
+    )  # the weights are 16-bit numbers in both
     model = open_network(path, dtype).to(device).eval()
     if model.config.model_type not in ARCHITECTURES:
         attend_by_groups(model)
@@ -81,7 +84,11 @@ def run(job: Job, hparams: dict[str, Any]) -> Path:
     writer = None
     if hparams["self_written"]:
         limits = hparams | {"new_tokens": hparams["self_written_tokens"]}
-        writer = PromptWriter(AnswerGenerator(model, tokenizer, limits, job), root / "prompts", hparams["self_written_temperature"])
+        writer = PromptWriter(
+            AnswerGenerator(model, tokenizer, limits, job),
+            root / "prompts",
+            hparams["self_written_temperature"],
+        )
     make.shards(root / "train", pairs, began + hparams["own_share"] * budget - spent, writer)
     others = itertools.islice(data.balanced(train, job.seed + 1), hparams["read_rows"])
     make.shards(root / "read", [(row, None) for row in others], began + budget - spent)
@@ -93,7 +100,8 @@ def run(job: Job, hparams: dict[str, Any]) -> Path:
 
 
 def spent_seconds(root: Path) -> float:
-    """Return the seconds already spent on these answers. The time budget includes earlier, interrupted runs."""
+    """Return the seconds already spent on these answers. The time budget includes earlier, interrupted
+    runs."""
     path = root / "progress.json"
     return json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.is_file() else 0.0
 
@@ -104,22 +112,37 @@ def folder(job: Job) -> Path:
 
 
 class AnswerGenerator:
-    """Generate answers to (row, temperature) pairs and write them into shard files. Temperature None: use the row's own answer,
-    and compute the target's distributions along it. encode: row -> (token ids of prompt and answer, index of the answer's first
-    token); None: by the chat template."""
+    """Generate answers to (row, temperature) pairs and write them into shard files. Temperature None: use
+    the row's own answer, and compute the target's distributions along it. encode: row -> (token ids of
+    prompt and answer, index of the answer's first token); None: by the chat template."""
 
-    def __init__(self, model, tokenizer, hparams: dict, job: Job, encode: Callable[[Any], tuple[list[int], int]] | None = None):
-        self.model, self.tokenizer, self.hparams, self.job = model, tokenizer, hparams, job
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        hparams: dict,
+        job: Job,
+        encode: Callable[[Any], tuple[list[int], int]] | None = None,
+    ):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.hparams = hparams
+        self.job = job
         self.encode = encode or (lambda row: data.chat_row(tokenizer, row))
         self.tokens = 0
         self.states: RecurrentModel | None = None
 
-    def shards(self, place: Path, pairs: list, deadline: float | None, writer: PromptWriter | None = None) -> None:
-        """Write the answers to pairs as shard files into a folder. Existing shards are kept; no shard starts after ``deadline``
-        (time.monotonic). writer: writes the recipe's share ``self_written`` of the prompts anew."""
+    def shards(
+        self, place: Path, pairs: list, deadline: float | None, writer: PromptWriter | None = None
+    ) -> None:
+        """Write the answers to pairs as shard files into a folder. Existing shards are kept; no shard
+        starts after ``deadline`` (time.monotonic). writer: writes the recipe's share ``self_written`` of
+        the prompts anew."""
         place.mkdir(parents=True, exist_ok=True)
         size = self.hparams["shard_rows"]
-        bar = tqdm(range(0, len(pairs), size), desc=f"generate {place.name}", unit="shard", disable=self.job.quiet)
+        bar = tqdm(
+            range(0, len(pairs), size), desc=f"generate {place.name}", unit="shard", disable=self.job.quiet
+        )
         for first in bar:
             path = place / f"shard-{first // size:05d}.safetensors"
             if path.is_file():
@@ -135,22 +158,28 @@ class AnswerGenerator:
             bar.set_postfix_str(f"{(self.tokens - before) / (time.monotonic() - began):.0f} tokens/s")
 
     def answers(self, pairs: list) -> list[Answer]:
-        """Return answers to pairs, in another order: batches hold prompts of similar length, which limits padding."""
+        """Return answers to pairs, in another order: batches hold prompts of similar length, which limits
+        padding."""
         rows = [(*self.encode(row), row.task, temperature) for row, temperature in pairs]
-        rows = sorted((row for row in rows if row[1] <= self.hparams["prompt_tokens"]), key=lambda row: row[1])
+        rows = sorted(
+            (row for row in rows if row[1] <= self.hparams["prompt_tokens"]), key=lambda row: row[1]
+        )
         made = []
         for first in range(0, len(rows), self.hparams["batch"]):
             batch = rows[first : first + self.hparams["batch"]]
             if batch[0][3] is None:
                 made += self.read(batch)
             else:
-                made += self.decode([(ids[:start], task, temperature) for ids, start, task, temperature in batch])
+                made += self.decode(
+                    [(ids[:start], task, temperature) for ids, start, task, temperature in batch]
+                )
         self.tokens += sum(len(a.top_ids) for a in made)
         return made
 
     @torch.inference_mode()
     def read(self, batch: list) -> list[Answer]:
-        """Return existing answers with the target's distributions along them, computed in one forward pass."""
+        """Return existing answers with the target's distributions along them, computed in one forward
+        pass."""
         device, kept = self.model.device, self.hparams["new_tokens"]
         rows = [(ids[: start + kept], start, task) for ids, start, task, _ in batch]
         width = max(len(ids) for ids, _, _ in rows)
@@ -160,20 +189,29 @@ class AnswerGenerator:
         for states, (ids, start, task) in zip(hidden, rows):
             logp = self.model.lm_head(states[start - 1 : len(ids) - 1]).float().log_softmax(-1)
             best = logp.topk(min(self.hparams["top"], logp.shape[-1]), dim=-1)
-            made.append(Answer(torch.tensor(ids), start, task, 1.0, best.indices.int().cpu(), best.values.half().cpu()))
+            made.append(
+                Answer(
+                    torch.tensor(ids), start, task, 1.0, best.indices.int().cpu(), best.values.half().cpu()
+                )
+            )
         return made
 
     @torch.inference_mode()
     def decode(self, batch: list) -> list[Answer]:
-        """Generate answers to one left-padded batch of (prompt ids, task, temperature) with a KV cache. Finished rows are removed
-        once they make up an eighth of the batch."""
+        """Generate answers to one left-padded batch of (prompt ids, task, temperature) with a KV cache.
+        Finished rows are removed once they make up an eighth of the batch."""
         if self.model.config.model_type in ARCHITECTURES:
             return [self.decode_by_states(*one) for one in batch]
         prompts, tasks, temperatures = zip(*batch)
         device, end = self.model.device, self.tokenizer.eos_token_id
         logits, cache, mask = self.prefill(prompts)
-        at, alive = mask.sum(1, keepdim=True), torch.arange(len(prompts), device=device)  # at: [rows, 1], where the next token goes
-        temps, found, given = torch.tensor(temperatures, device=device), [], with_cache(self.model, cache)
+        at, alive = (
+            mask.sum(1, keepdim=True),
+            torch.arange(len(prompts), device=device),
+        )  # at: [rows, 1], where the next token goes
+        temps = torch.tensor(temperatures, device=device)
+        found = []
+        given = with_cache(self.model, cache)
         for _ in range(self.hparams["new_tokens"]):
             token, leaders, logp = sample(logits, temps, self.hparams["top"])
             live = (alive >= 0).nonzero()[:, 0]
@@ -184,7 +222,11 @@ class AnswerGenerator:
                 break
             if 8 * len(keep) <= 7 * len(alive):
                 cache.batch_select_indices(keep)
-                token, at, mask, alive, temps = token[keep], at[keep], mask[keep], alive[keep], temps[keep]
+                token = token[keep]
+                at = at[keep]
+                mask = mask[keep]
+                alive = alive[keep]
+                temps = temps[keep]
             mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)
             out = self.model(token[:, None], attention_mask=mask, position_ids=at, **given)
             logits, at = out.logits[:, -1], at + 1
@@ -192,35 +234,52 @@ class AnswerGenerator:
         order = rows.argsort(stable=True)  # by prompt, each answer in the order it was written
         spans = rows.bincount(minlength=len(prompts)).tolist()
         split = zip(prompts, tasks, temperatures, *(column[order].split(spans) for column in columns))
-        return [Answer(torch.cat([torch.tensor(p), ids]), len(p), t, g, top, logp) for p, t, g, ids, top, logp in split]
-
+        return [
+            Answer(torch.cat([torch.tensor(p), ids]), len(p), t, g, top, logp)
+            for p, t, g, ids, top, logp in split
+        ]
 
     def decode_by_states(self, prompt: list[int], task: str, temperature: float) -> Answer:
-        """Generate one answer by the engine's forward pass with recurrent states; transformers has no cache for these networks."""
+        """Generate one answer by the engine's forward pass with recurrent states; transformers has no cache
+        for these networks."""
         if self.states is None:
             self.states = RecurrentModel(self.job.model(self.job.target), self.model.device)
-        target, ids, found = self.states.open(), list(prompt), []
-        while len(found) < self.hparams["new_tokens"] and not (found and ids[-1] == self.tokenizer.eos_token_id):
+        target = self.states.open()
+        ids = list(prompt)
+        found = []
+        while len(found) < self.hparams["new_tokens"] and not (
+            found and ids[-1] == self.tokenizer.eos_token_id
+        ):
             target.sync(ids)
-            token, leaders, logp = sample(target.score(DraftTree()).logits, torch.tensor([temperature]), self.hparams["top"])
+            token, leaders, logp = sample(
+                target.score(DraftTree()).logits, torch.tensor([temperature]), self.hparams["top"]
+            )
             found.append((leaders[0].int(), logp[0].half()))
             ids.append(int(token))
         top_ids, top_logp = (torch.stack(part).cpu() for part in zip(*found))
         return Answer(torch.tensor(ids), len(prompt), task, temperature, top_ids, top_logp)
 
     def prefill(self, prompts: Sequence[list[int]]) -> tuple[torch.Tensor, DynamicCache, torch.Tensor]:
-        """Return (logits after each prompt [rows, vocab], KV cache, mask of prompt positions [rows, width]). A few prompts are
-        processed at a time, each padded to the longest of them."""
+        """Return (logits after each prompt [rows, vocab], KV cache, mask of prompt positions [rows,
+        width]). A few prompts are processed at a time, each padded to the longest of them."""
         device, end = self.model.device, self.tokenizer.eos_token_id
         width, parts = max(map(len, prompts)), []
         size = PREFILL if device.type == "cpu" else PREFILL_ON_ACCELERATOR
         for first in range(0, len(prompts), size):
             some = prompts[first : first + size]
             wide = max(map(len, some))
-            prefilled = torch.tensor([[end] * (wide - len(p)) + p for p in some], device=device)  # [some, wide]
+            prefilled = torch.tensor(
+                [[end] * (wide - len(p)) + p for p in some], device=device
+            )  # [some, wide]
             mask = torch.tensor([[0] * (wide - len(p)) + [1] * len(p) for p in some], device=device)
             cache, at = growing_cache(self.model.config), (mask.cumsum(1) - 1).clamp(min=0)
-            out = self.model(prefilled, attention_mask=mask, position_ids=at, logits_to_keep=1, **with_cache(self.model, cache))
+            out = self.model(
+                prefilled,
+                attention_mask=mask,
+                position_ids=at,
+                logits_to_keep=1,
+                **with_cache(self.model, cache),
+            )
             parts.append((out.logits[:, -1], cache, torch.nn.functional.pad(mask, (width - wide, 0))))
         logits, caches, masks = zip(*parts)
         for layer, *others in zip(*(cache.layers for cache in caches)):
@@ -229,28 +288,37 @@ class AnswerGenerator:
 
 
 def attend_by_groups(model: Any) -> None:
-    """Let a transformers network attend, when it reads one token a row, without a copy of keys and values for every query head:
-    the query heads of a group are passed as rows of its key head."""
+    """Let a transformers network attend, when it reads one token a row, without a copy of keys and values
+    for every query head: the query heads of a group are passed as rows of its key head."""
     AttentionInterface.register("grouped", grouped_attention)
     AttentionMaskInterface.register("grouped", ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
     model.set_attn_implementation("grouped")
 
 
-def grouped_attention(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: torch.Tensor | None,
-                      scaling: float | None = None, **kwargs: Any) -> tuple[torch.Tensor, None]:
-    """Return (attention output [rows, tokens, heads, size], None), as transformers' attention functions do. query [rows, heads,
-    tokens, size]; key, value [rows, key heads, positions, size]."""
+def grouped_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Return (attention output [rows, tokens, heads, size], None), as transformers' attention functions do.
+    query [rows, heads, tokens, size]; key, value [rows, key heads, positions, size]."""
     if query.shape[2] > 1:
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
     rows, heads, _, size = query.shape
     groups = query.view(rows, key.shape[1], -1, size)  # [rows, key heads, query heads of one, size]
-    out = torch.nn.functional.scaled_dot_product_attention(groups, key, value, attn_mask=attention_mask, scale=scaling)
+    out = torch.nn.functional.scaled_dot_product_attention(
+        groups, key, value, attn_mask=attention_mask, scale=scaling
+    )
     return out.reshape(rows, 1, heads, size), None
 
 
 class GrowingCacheLayer(DynamicLayer):
-    """A KV cache layer for transformers whose buffer grows by 64 positions at a time. Copying all keys in every step took 40 % of
-    the step's time."""
+    """A KV cache layer for transformers whose buffer grows by 64 positions at a time. Copying all keys in
+    every step took 40 % of the step's time."""
 
     keys: torch.Tensor
     values: torch.Tensor
@@ -275,8 +343,8 @@ class GrowingCacheLayer(DynamicLayer):
         return self.keys, self.values
 
     def extend(self, others: list["GrowingCacheLayer"], width: int) -> None:
-        """Append the rows of ``others``, all left-padded to ``width`` positions with zeros. Uninitialised memory may hold NaN, and
-        0 * NaN is NaN."""
+        """Append the rows of ``others``, all left-padded to ``width`` positions with zeros. Uninitialised
+        memory may hold NaN, and 0 * NaN is NaN."""
         parts = [torch.stack((layer.keys, layer.values)) for layer in (self, *others)]
         pads = [torch.nn.functional.pad(part, (0, 0, width - part.shape[-2], 64)) for part in parts]
         self.store = torch.cat(pads, 1)
@@ -297,12 +365,14 @@ def growing_cache(config) -> DynamicCache:
     return cache
 
 
-def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def sample(
+    logits: torch.Tensor, temperatures: torch.Tensor, top: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sample a token per row of logits [rows, vocab] at temperatures [rows]; temperature 0 is the argmax.
 
-    Return (tokens [rows], top ids [rows, top], their log-probabilities at temperature 1 [rows, top]). Sampling is exact: it
-    inverts the CDF over the top tokens, and over the rest of the vocabulary only if the uniform number is larger than their
-    total probability."""
+    Return (tokens [rows], top ids [rows, top], their log-probabilities at temperature 1 [rows, top]).
+    Sampling is exact: it inverts the CDF over the top tokens, and over the rest of the vocabulary only if
+    the uniform number is larger than their total probability."""
     z, scale = logits.float(), temperatures.clamp(min=1e-4)[:, None]
     total = z.logsumexp(-1, keepdim=True)
     values, leaders = z.topk(min(top, z.shape[-1]), dim=-1)
@@ -314,7 +384,9 @@ def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[
     tokens = leaders.gather(1, pick.clamp(max=leaders.shape[1] - 1)[:, None])[:, 0]
     beyond = ((pick >= leaders.shape[1]) & (temperatures > 0)).nonzero()[:, 0]
     if len(beyond) and leaders.shape[1] < z.shape[-1]:
-        rest = ((z[beyond] - total[beyond]) / scale[beyond]).exp().scatter_(1, leaders[beyond], 0.0).cumsum(-1)
+        rest = (
+            ((z[beyond] - total[beyond]) / scale[beyond]).exp().scatter_(1, leaders[beyond], 0.0).cumsum(-1)
+        )
         draw = torch.rand_like(rest[:, :1]) * rest[:, -1:]
         tokens[beyond] = torch.searchsorted(rest, draw, right=True)[:, 0].clamp(max=z.shape[-1] - 1)
     return torch.where(temperatures == 0, leaders[:, 0], tokens), leaders, values - total
@@ -323,7 +395,9 @@ def sample(logits: torch.Tensor, temperatures: torch.Tensor, top: int) -> tuple[
 def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
     """Return answers as the tensors of a shard file: flat arrays without padding."""
     if not answers:
-        raise TrainingError("Not one prompt of this shard fits: raise prompt_tokens in generate.yaml.", "generate.no_prompt")
+        raise TrainingError(
+            "Not one prompt of this shard fits: raise prompt_tokens in generate.yaml.", "generate.no_prompt"
+        )
     return {
         "ids": torch.cat([a.ids for a in answers]).int(),
         "lengths": torch.tensor([len(a.ids) for a in answers], dtype=torch.int32),
@@ -336,7 +410,8 @@ def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
 
 
 def read(place: Path) -> list[Answer]:
-    """Return all answers in the shard files of a folder. Raises TrainingError that names an unreadable shard."""
+    """Return all answers in the shard files of a folder. Raises TrainingError that names an unreadable
+    shard."""
     answers = []
     for path in sorted(place.glob("shard-*.safetensors")):
         try:
@@ -345,12 +420,16 @@ def read(place: Path) -> list[Answer]:
             ids = flat["ids"].long().split(lengths)
             spans = [length - start for length, start in zip(lengths, starts)]
             tops = zip(flat["top_ids"].split(spans), flat["top_logp"].split(spans))
-            # shards of earlier versions only hold whether an answer is greedy; the others were sampled at temperature 1
+            # shards of earlier versions only hold whether an answer is greedy; the others were sampled at
+            # temperature 1
             temperatures = flat["temperature"] if "temperature" in flat else 1.0 - flat["greedy"].float()
         except (SafetensorError, KeyError, RuntimeError, OSError) as error:
-            raise TrainingError(f"{path} is damaged or cut short: delete it and run `generate` again.",
-                                "generate.damaged") from error
-        for one, start, task, temperature, (top_ids, top_logp) in zip(ids, starts, flat["tasks"], temperatures.tolist(), tops):
+            raise TrainingError(
+                f"{path} is damaged or cut short: delete it and run `generate` again.", "generate.damaged"
+            ) from error
+        for one, start, task, temperature, (top_ids, top_logp) in zip(
+            ids, starts, flat["tasks"], temperatures.tolist(), tops
+        ):
             answers.append(Answer(one, start, data.TASKS[task], round(temperature, 4), top_ids, top_logp))
     if not answers:
         raise TrainingError(f"There are no generations in {place}: run `generate` first.", "generate.missing")

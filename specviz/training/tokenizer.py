@@ -33,11 +33,15 @@ def run(job: Job) -> Path:
 
 
 def train_bpe(rows, size: int, digits: bool = True, quiet: bool = True) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE tokenizer of ``size`` tokens on the rows' prompts and responses. digits: every digit is a token of
-    its own."""
+    """Train a byte-level BPE tokenizer of ``size`` tokens on the rows' prompts and responses. digits: every
+    digit is a token of its own."""
     bpe = Tokenizer(models.BPE())
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level]) if digits else byte_level
+    bpe.pre_tokenizer = (
+        pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
+        if digits
+        else byte_level
+    )
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=size,

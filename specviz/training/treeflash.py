@@ -1,4 +1,5 @@
 """Train TreeFlash's network over the target's frozen DFlash (2606.03819): see block_corrections.py."""
+
 from pathlib import Path
 
 import torch
@@ -16,8 +17,8 @@ def run(job: Job) -> Path:
 
 
 def scores(model: network.TreeFlash, features: Corrected, blocks: Blocks) -> Tensor:
-    """Return the network's corrected logits of the block drafter's candidates, [n, positions, m], given the true token before each
-    position."""
+    """Return the network's corrected logits of the block drafter's candidates, [n, positions, m], given the
+    true token before each position."""
     states = features.drafter.norm(blocks.raw + model.ar_approximation(blocks.embeds, blocks.states)).float()
     rows = features.head[blocks.ids].to(states.dtype)  # [n, positions, m, hidden]
     return torch.einsum("nph,npmh->npm", states, rows)

@@ -1,5 +1,6 @@
-"""Direct alignment with TVD++ (Goel et al. 2403.00858): pre-train a draft on text, then reward tokens to which the
-target gives a higher probability than the draft does."""
+"""Direct alignment with TVD++ (Goel et al. 2403.00858): pre-train a draft on text, then reward tokens to
+which the target gives a higher probability than the draft does."""
+
 from pathlib import Path
 
 from . import draft

@@ -1,4 +1,5 @@
 """Recipe of Uno's diffusion LoRA (2609.04010); the code is in draft_path.py."""
+
 from pathlib import Path
 
 from . import draft_path

@@ -1,25 +1,26 @@
 """Draft trees: fixed shapes, growth level by level, sampled tokens with their distributions."""
+
 from .device_tree import DeviceTree
 from .draws import (
-                     first_duplicates,
-                     one_hot,
-                     pick,
-                     sample_token,
-                     sample_without_replacement,
-                     top_k,
-                     top_k_entries,
-                     with_temperature,
+    first_duplicates,
+    one_hot,
+    pick,
+    sample_token,
+    sample_without_replacement,
+    top_k,
+    top_k_entries,
+    with_temperature,
 )
 from .growth import (
-                     HUB,
-                     Scorer,
-                     chosen_children,
-                     drawn_children,
-                     fill_shape,
-                     grow_shape,
-                     hub_children,
-                     independent_children,
-                     top_and_one_children,
+    HUB,
+    Scorer,
+    chosen_children,
+    drawn_children,
+    fill_shape,
+    grow_shape,
+    hub_children,
+    independent_children,
+    top_and_one_children,
 )
 from .sequoia import SequoiaPlan
 from .shapes import MEDUSA, RECYCLING, Shape, full_tree, sparse_tree

@@ -1,4 +1,5 @@
 """Draw draft tokens, together with the distributions they are drawn from."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -13,14 +14,14 @@ _CHUNKS = 64
 
 
 def with_temperature(state: State, temperature: float) -> State:
-    """Return a copy of the state with another temperature, for drafting; 0 keeps the run's temperature. Any draft temperature is
-    exact, because the tree stores the distribution that was sampled from."""
+    """Return a copy of the state with another temperature, for drafting; 0 keeps the run's temperature. Any
+    draft temperature is exact, because the tree stores the distribution that was sampled from."""
     return replace(state, sampling=replace(state.sampling, temperature=temperature)) if temperature else state
 
 
 def first_duplicates(builder: TreeBuilder, nodes) -> list[int]:
-    """Return, for each of ``nodes``, the index in ``nodes`` of the first node with the same path of tokens: its own index if it is
-    the first. Nodes with equal paths have the same next-token distribution."""
+    """Return, for each of ``nodes``, the index in ``nodes`` of the first node with the same path of tokens:
+    its own index if it is the first. Nodes with equal paths have the same next-token distribution."""
     seen: dict[tuple[int, ...], int] = {}
     return [seen.setdefault(path_tokens(builder, node), i) for i, node in enumerate(nodes)]
 
@@ -35,8 +36,9 @@ def path_tokens(builder: TreeBuilder, node: int) -> tuple[int, ...]:
 
 
 def sample_token(logits: Tensor, state: State) -> tuple[Any, Tensor]:
-    """Sample one draft token from logits [vocab] at the run's temperature; return the token and its distribution [vocab]. At
-    temperature 0 it is the argmax with a one-hot distribution, and no random number is used."""
+    """Sample one draft token from logits [vocab] at the run's temperature; return the token and its
+    distribution [vocab]. At temperature 0 it is the argmax with a one-hot distribution, and no random
+    number is used."""
     if state.sampling.greedy:
         on_host = not is_on_device(logits)
         best = torch.tensor(argmax_tokens(logits[None])) if on_host else logits.argmax(-1, keepdim=True)
@@ -46,20 +48,21 @@ def sample_token(logits: Tensor, state: State) -> tuple[Any, Tensor]:
 
 
 def one_hot(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Return one-hot distributions [..., vocab], 1 at tokens [..., 1]; shape and device are those of logits [..., vocab]."""
+    """Return one-hot distributions [..., vocab], 1 at tokens [..., 1]; shape and device are those of logits
+    [..., vocab]."""
     probs = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
     return probs.scatter_(-1, tokens, 1.0)
 
 
 def pick(probs: Tensor, state: State) -> Any:
-    """Sample a draft token from probs [vocab] with the run's random stream "draft". For probs on a device the token is a lazy
-    scalar: reading it synchronises."""
+    """Sample a draft token from probs [vocab] with the run's random stream "draft". For probs on a device
+    the token is a lazy scalar: reading it synchronises."""
     return state.rng.pick("draft", probs) if not is_on_device(probs) else state.rng.draw("draft", probs)
 
 
 def sample_without_replacement(probs: Tensor, count: int, state: State) -> list[int]:
-    """Sample up to ``count`` different tokens from probs [vocab] without replacement; fewer are returned if fewer have positive
-    probability."""
+    """Sample up to ``count`` different tokens from probs [vocab] without replacement; fewer are returned if
+    fewer have positive probability."""
     tokens: list[int] = []
     while len(tokens) < count:
         if tokens:
@@ -73,9 +76,12 @@ def sample_without_replacement(probs: Tensor, count: int, state: State) -> list[
     return tokens
 
 
-def sample_without_replacement_on_device(distributions: Tensor, counts: list[int], state: State) -> list[list[Any]]:
-    """Sample counts[i] tokens without replacement from distributions[i] [vocab], for all rows on a device with one synchronisation.
-    Return the tokens of each row, as lazy scalars; fewer where fewer have positive probability."""
+def sample_without_replacement_on_device(
+    distributions: Tensor, counts: list[int], state: State
+) -> list[list[Any]]:
+    """Sample counts[i] tokens without replacement from distributions[i] [vocab], for all rows on a device
+    with one synchronisation. Return the tokens of each row, as lazy scalars; fewer where fewer have
+    positive probability."""
     tokens, left = [], []
     for probs, count in zip(distributions, counts):
         tokens.append([pick(probs, state)])
@@ -90,15 +96,16 @@ def sample_without_replacement_on_device(distributions: Tensor, counts: list[int
     out = []
     for drawn in tokens:
         alive = [True, *(next(masses) > 0 for _ in drawn[1:])]
-        out.append(drawn[:alive.index(False)] if False in alive else drawn)
+        out.append(drawn[: alive.index(False)] if False in alive else drawn)
     return out
 
 
 def top_k(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return values and indices [rows, count] of the ``count`` largest entries of each row of logits [rows, vocab], largest first.
+    """Return values and indices [rows, count] of the ``count`` largest entries of each row of logits [rows,
+    vocab], largest first.
 
-    For many rows the vocabulary is split into chunks and only the chunks with the largest maxima are searched: apart from ties the
-    result is topk's, in about half the time.
+    For many rows the vocabulary is split into chunks and only the chunks with the largest maxima are
+    searched: apart from ties the result is topk's, in about half the time.
     """
     rows, width = logits.shape
     if rows < 8 or width % _CHUNKS or count >= _CHUNKS or width < 2048:
@@ -112,8 +119,9 @@ def top_k(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def top_k_entries(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return values [count], row indices [count] and column indices [count] of the ``count`` largest entries of the matrix scores
-    [rows, vocab], largest first. The matrix is searched by chunks, as in ``top_k``."""
+    """Return values [count], row indices [count] and column indices [count] of the ``count`` largest
+    entries of the matrix scores [rows, vocab], largest first. The matrix is searched by chunks, as in
+    ``top_k``."""
     rows, width = scores.shape
     size = width // _CHUNKS if width % _CHUNKS == 0 and width >= 2048 else 1
     chunks = scores.reshape(-1, size)

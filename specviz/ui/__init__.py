@@ -1,4 +1,5 @@
 """The web page. Gradio is imported on first use of these names."""
+
 from .. import lazy_names
 
 _WHERE = {"Engine": "engine", "build_app": "page", "launch": "page"}

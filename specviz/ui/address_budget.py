@@ -1,6 +1,7 @@
-"""Limits per client address over all endpoints: requests per minute, open events, bytes of unread messages, and idle sessions.
-Messages that nobody reads and sessions that nobody uses are dropped after ``PATIENCE`` seconds. (Limits of a single run:
-limits.py; of the queue: run_queue.py.)"""
+"""Limits per client address over all endpoints: requests per minute, open events, bytes of unread messages,
+and idle sessions. Messages that nobody reads and sessions that nobody uses are dropped after ``PATIENCE``
+seconds. (Limits of a single run: limits.py; of the queue: run_queue.py.)"""
+
 from __future__ import annotations
 
 import time
@@ -31,19 +32,25 @@ class _Account:
 class AddressBudget:
     """Counts what each network address requests, and refuses what exceeds its limits.
 
-    ``queue``: Gradio's event queue, which holds the unread messages of each session; ``states``: Gradio's component states by
-    session. Both are None until the app sets them."""
+    ``queue``: Gradio's event queue, which holds the unread messages of each session; ``states``: Gradio's
+    component states by session. Both are None until the app sets them."""
 
     def __init__(self, requests: int = REQUESTS, events: int = EVENTS, kept_bytes: int = KEPT_BYTES):
         self.queue: Any = None
         self.states: Any = None
-        self.requests, self.events, self.kept_bytes = requests, events, kept_bytes
+        self.requests = requests
+        self.events = events
+        self.kept_bytes = kept_bytes
         self._accounts: OrderedDict[str, _Account] = OrderedDict()
-        self._unread: dict[str, tuple[Any, float]] = {}  # session -> its oldest unread message, and since when it is that
+        self._unread: dict[
+            str, tuple[Any, float]
+        ] = {}  # session -> its oldest unread message, and since when it is that
         self._idle: dict[str, float] = {}  # sessions without requests, events and messages, and since when
         self._single: set[str] = set()  # sessions that a call for programs made for itself
         self._pages: set[str] = set()  # sessions of pages, which have a heartbeat
-        self._open: Counter[str] = Counter()  # session -> requests of it that are being answered, its heartbeat included
+        self._open: Counter[str] = (
+            Counter()
+        )  # session -> requests of it that are being answered, its heartbeat included
         self._owners: dict[str, str] = {}  # session -> the address that used it last
 
     def request(self, address: str) -> None:
@@ -56,8 +63,8 @@ class AddressBudget:
         account.allowance -= 1
 
     def event(self, address: str) -> None:
-        """Check the limits before an event is queued. Raises Refused if too many events are open, or too many bytes are
-        unread."""
+        """Check the limits before an event is queued. Raises Refused if too many events are open, or too
+        many bytes are unread."""
         events = self._open_events(self._account(address))
         if len(events) >= self.events or sum(map(self._bytes, {*events.values()})) > self.kept_bytes:
             raise Refused("budget.events", most=self.events)
@@ -70,8 +77,8 @@ class AddressBudget:
 
     @contextmanager
     def session(self, address: str, name: Any, page: bool = False) -> Iterator[None]:
-        """Keep a session while a request that names it is answered, and drop the oldest idle ones of its address beyond its share.
-        page: whether the request is the heartbeat of a page."""
+        """Keep a session while a request that names it is answered, and drop the oldest idle ones of its
+        address beyond its share. page: whether the request is the heartbeat of a page."""
         if not isinstance(name, str):
             yield
             return
@@ -94,12 +101,12 @@ class AddressBudget:
         self._owners[name] = address
         account.sessions[name] = None
         idle = [session for session in account.sessions if session != name and not self._in_use(session)]
-        for session in idle[:max(0, len(idle) + 1 - self.events)]:
+        for session in idle[: max(0, len(idle) + 1 - self.events)]:
             self._forget(session)
 
     def drop_unread(self) -> None:
-        """Drop the messages of sessions from which nobody has read for PATIENCE seconds, and the queues and Gradio's component
-        states of idle sessions."""
+        """Drop the messages of sessions from which nobody has read for PATIENCE seconds, and the queues and
+        Gradio's component states of idle sessions."""
         if self.queue is None:
             return
         now, sessions = time.monotonic(), self.queue.pending_messages_per_session
@@ -108,7 +115,9 @@ class AddressBudget:
         for session, messages in list(sessions.items()):
             first = next(iter(messages._queue), None)
             before, since = self._unread.get(session, (None, now))
-            since = since if first is before else now  # the first message has changed: messages are being read
+            since = (
+                since if first is before else now
+            )  # the first message has changed: messages are being read
             if first is not None and now - since > PATIENCE:
                 while not messages.empty():
                     messages.get_nowait()
@@ -117,21 +126,29 @@ class AddressBudget:
             elif first is not None:
                 unread[session] = first, since
         self._unread = unread
-        known = {*list(sessions), *list(self.queue.pending_event_ids_session), *self._owners, *self._single,
-                 *list(getattr(self.states, "session_data", ()))}
+        known = {
+            *list(sessions),
+            *list(self.queue.pending_event_ids_session),
+            *self._owners,
+            *self._single,
+            *list(getattr(self.states, "session_data", ())),
+        }
         self._idle = {session: self._idle.get(session, now) for session in known if not self._in_use(session)}
         for session, since in list(self._idle.items()):
             if now - since > self._patience(session):
                 self._forget(session)
 
     def _drop_records(self, now: float) -> None:
-        """Drop Gradio's record of each event that has ended, which no page shows, and the accounts of addresses that have sent nothing
-        for a minute and are owed nothing."""
+        """Drop Gradio's record of each event that has ended, which no page shows, and the accounts of
+        addresses that have sent nothing for a minute and are owed nothing."""
         records = getattr(self.queue, "event_analytics", {})
         for event in [event for event in list(records) if event not in self.queue.event_ids_to_events]:
             records.pop(event, None)
-        for address in [address for address, account in self._accounts.items()
-                        if now - account.at > 60 and not account.sessions and not self._open_events(account)]:
+        for address in [
+            address
+            for address, account in self._accounts.items()
+            if now - account.at > 60 and not account.sessions and not self._open_events(account)
+        ]:
             del self._accounts[address]
 
     def _forget(self, session: str) -> None:
@@ -156,10 +173,15 @@ class AddressBudget:
         """Return the seconds after which an idle session is dropped."""
         if session in self._pages:
             return PAGE_IDLE
-        return 0 if session in self._single and not self.queue.pending_event_ids_session.get(session) else PATIENCE
+        return (
+            0
+            if session in self._single and not self.queue.pending_event_ids_session.get(session)
+            else PATIENCE
+        )
 
     def _in_use(self, session: str) -> bool:
-        """Return whether a request of this session is being answered, its heartbeat included, or an event is, or messages wait."""
+        """Return whether a request of this session is being answered, its heartbeat included, or an event
+        is, or messages wait."""
         if session in self._open:
             return True
         messages = self.queue.pending_messages_per_session.get(session) if self.queue is not None else None
@@ -182,12 +204,16 @@ class AddressBudget:
     def _open_events(self, account: _Account) -> dict[str, str]:
         """Return the events of an address that are unanswered, or whose answer is not fetched."""
         pending = self.queue.pending_event_ids_session if self.queue is not None else {}
-        account.events = {event: session for event, session in account.events.items() if event in pending.get(session, ())}
+        account.events = {
+            event: session for event, session in account.events.items() if event in pending.get(session, ())
+        }
         return account.events
 
     def _bytes(self, session: str) -> int:
         messages = self.queue.pending_messages_per_session.get(session) if self.queue is not None else None
-        return sum(_size(getattr(message, "output", None)) for message in list(getattr(messages, "_queue", ())))
+        return sum(
+            _size(getattr(message, "output", None)) for message in list(getattr(messages, "_queue", ()))
+        )
 
 
 def _size(value: Any) -> int:

@@ -1,4 +1,5 @@
 """The interface between the page and an engine."""
+
 from __future__ import annotations
 
 import threading
@@ -11,9 +12,10 @@ Record = dict[str, Any]  # one of a trace
 
 
 class Backend(Protocol):
-    """The interface that the page needs from an engine. ``run`` and ``load`` are called in a worker thread and may block. Loaded
-    models are identified by one name for target and draft (limits.model_key); None: the default. cards: {method key: card};
-    questions: names of the Lab's questions; light: those that need no model."""
+    """The interface that the page needs from an engine. ``run`` and ``load`` are called in a worker thread
+    and may block. Loaded models are identified by one name for target and draft (limits.model_key); None:
+    the default. cards: {method key: card}; questions: names of the Lab's questions; light: those that need
+    no model."""
 
     cards: dict[str, Any]
     questions: frozenset[str]  # of the Lab; those in ``light`` need no model and do not wait in the queue
@@ -36,8 +38,9 @@ class Backend(Protocol):
         ...
 
     def targets(self) -> list[dict[str, str]]:
-        """Return the models that a visitor may choose: {name, model, title, about}, the default first, whose name is empty.
-        Optional fields: languages: those that a model was trained on, if few; draft: the name of its draft model."""
+        """Return the models that a visitor may choose: {name, model, title, about}, the default first,
+        whose name is empty. Optional fields: languages: those that a model was trained on, if few; draft:
+        the name of its draft model."""
         ...
 
     def drafts(self, target: str | None = None) -> list[dict[str, str]]:
@@ -45,29 +48,36 @@ class Backend(Protocol):
         ...
 
     def unsupported_reason(self, target: str | None = None) -> dict[str, str]:
-        """Return {method key: why it cannot run on this model}, whether or not the model is loaded; methods that can run are left
-        out."""
+        """Return {method key: why it cannot run on this model}, whether or not the model is loaded; methods
+        that can run are left out."""
         ...
 
     def knob_limits(self, key: str, target: str | None = None) -> dict[str, float]:
         """Return the highest value of each knob of a method that the models limit."""
         ...
 
-    def run(self, asked: RunRequest, cancel: threading.Event, seconds: float) -> Iterator[list[Record] | dict[str, str]]:
-        """Run all lanes (methods side by side) of a request. Yield lists of trace records in order, and status updates between
-        them. Ends within one round after ``cancel`` is set, or after ``seconds``."""
+    def run(
+        self, asked: RunRequest, cancel: threading.Event, seconds: float
+    ) -> Iterator[list[Record] | dict[str, str]]:
+        """Run all lanes (methods side by side) of a request. Yield lists of trace records in order, and
+        status updates between them. Ends within one round after ``cancel`` is set, or after ``seconds``."""
         ...
 
-    def generate(self, target: str | None, asked: Any, cancel: threading.Event, seconds: float) -> Iterator[Any]:
-        """Answer a request for generation (generation.Generation); yield lists of chunks, as generation.generate does."""
+    def generate(
+        self, target: str | None, asked: Any, cancel: threading.Event, seconds: float
+    ) -> Iterator[Any]:
+        """Answer a request for generation (generation.Generation); yield lists of chunks, as
+        generation.generate does."""
         ...
 
     def batch_name(self, target: str | None, asked: Any) -> str:
-        """Return the name of the batch in which a Generation may share forward passes with others; empty if it may not.
-        Its model must be loaded."""
+        """Return the name of the batch in which a Generation may share forward passes with others; empty if
+        it may not. Its model must be loaded."""
         ...
 
-    def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
-        """Answer a Lab question: yield the growing answer, the last one complete; a string is a progress message. The models that
-        it needs must be loaded."""
+    def answer(
+        self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float
+    ) -> Iterator[Any]:
+        """Answer a Lab question: yield the growing answer, the last one complete; a string is a progress
+        message. The models that it needs must be loaded."""
         ...

@@ -1,4 +1,5 @@
 """Answer concurrent requests of the OpenAI-compatible endpoint in one batch, in one thread."""
+
 from __future__ import annotations
 
 import queue
@@ -21,27 +22,33 @@ class _Job:
     asked: Generation
     seconds: float
     cancel: threading.Event
-    output: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)  # lists of chunks, an exception, or None at the end
+    output: queue.SimpleQueue = field(
+        default_factory=queue.SimpleQueue
+    )  # lists of chunks, an exception, or None at the end
     runs: list[Generator[list[Chunk]]] = field(default_factory=list)
 
 
 class BatchedGeneration:
-    """Answers the concurrent requests for one loaded model. largest: the largest number of requests that have shared a forward
-    pass so far; caches: KV caches of conversations, for later turns."""
+    """Answers the concurrent requests for one loaded model. largest: the largest number of requests that
+    have shared a forward pass so far; caches: KV caches of conversations, for later turns."""
 
     def __init__(self, loaded: Loaded, caches: Any = None):
-        self.loaded, self.caches, self.largest = loaded, caches, 0
+        self.loaded = loaded
+        self.caches = caches
+        self.largest = 0
         self._new: list[_Job] = []
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def generate(self, asked: Generation, seconds: float, cancel: threading.Event) -> Iterator[list[Chunk]]:
-        """Answer a request; yield its chunks, as generation.generate does. Its forward passes are shared with those of other
-        requests."""
+        """Answer a request; yield its chunks, as generation.generate does. Its forward passes are shared
+        with those of other requests."""
         job = _Job(asked, seconds, cancel)
         with self._lock:
             self._new.append(job)
-            if self._thread is None:  # a thread that ends with the last request: torch keeps workers for every thread that computes
+            if (
+                self._thread is None
+            ):  # a thread that ends with the last request: torch keeps workers for every thread that computes
                 self._thread = threading.Thread(target=self._work, name="specviz-batch", daemon=True)
                 self._thread.start()
         try:

@@ -1,7 +1,9 @@
 """The conversation: earlier turns with coloured tokens, and the answer from which each turn continues.
 
-It is derived from the trace: text from token ids and byte spans, the colour of a token from the round that committed it.
+It is derived from the trace: text from token ids and byte spans, the colour of a token from the round that
+committed it.
 """
+
 from __future__ import annotations
 
 import codecs
@@ -19,8 +21,9 @@ VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted"
 
 @dataclass(frozen=True)
 class LaneAnswer:
-    """The answer of one lane. ``pieces``: ((text, verdict), ...) with adjacent pieces of the same verdict joined; ``complete``:
-    the run ended without an error; ``cut``: it was stopped, ran out of time or failed, so that the answer may be incomplete."""
+    """The answer of one lane. ``pieces``: ((text, verdict), ...) with adjacent pieces of the same verdict
+    joined; ``complete``: the run ended without an error; ``cut``: it was stopped, ran out of time or
+    failed, so that the answer may be incomplete."""
 
     lane: int
     key: str
@@ -33,8 +36,8 @@ class LaneAnswer:
 
 @dataclass
 class Turn:
-    """One question and its answers. ``records``: the trace of the run; ``chosen``: index in ``answers`` of the answer from which
-    the conversation continues."""
+    """One question and its answers. ``records``: the trace of the run; ``chosen``: index in ``answers`` of
+    the answer from which the conversation continues."""
 
     question: str
     answers: list[LaneAnswer]
@@ -53,9 +56,13 @@ class Turn:
 
 
 def same_text(answers: list[LaneAnswer]) -> bool:
-    """Return whether all answers have the same text; a truncated answer counts as the same if it is a prefix of the others."""
+    """Return whether all answers have the same text; a truncated answer counts as the same if it is a
+    prefix of the others."""
     whole = max((answer.text for answer in answers), key=len, default="")
-    return all(answer.text == whole or (answer.cut and whole.startswith(answer.text.rstrip("\ufffd"))) for answer in answers)
+    return all(
+        answer.text == whole or (answer.cut and whole.startswith(answer.text.rstrip("\ufffd")))
+        for answer in answers
+    )
 
 
 @dataclass
@@ -67,7 +74,10 @@ class Chat:
 
     def messages(self) -> list[dict[str, str]]:
         """Return the earlier turns as messages for a chat template."""
-        pairs = [({"role": "user", "content": t.question}, {"role": "assistant", "content": t.answer.text}) for t in self.turns]
+        pairs = [
+            ({"role": "user", "content": t.question}, {"role": "assistant", "content": t.answer.text})
+            for t in self.turns
+        ]
         return [message for pair in pairs for message in pair]
 
     def add(self, question: str, records: list[Record]) -> Turn | None:
@@ -82,8 +92,8 @@ class Chat:
         return self.turns[-1]
 
     def put(self, earlier: list[Turn], question: str, records: list[Record]) -> Turn | None:
-        """Replace the turns after ``earlier`` by a finished run; repeating the call changes nothing. Return None,
-        without a change, if no lane generated text."""
+        """Replace the turns after ``earlier`` by a finished run; repeating the call changes nothing. Return
+        None, without a change, if no lane generated text."""
         fresh = Chat(list(earlier))
         turn = fresh.add(question, records)
         if turn:
@@ -97,8 +107,15 @@ class Chat:
 
     def view(self, count: int) -> list[dict[str, Any]]:
         """Return the first ``count`` turns as plain data for the page."""
-        return [{"question": t.question, "lane": t.answer.title, "pieces": t.answer.pieces, "open": t.records is not None}
-                for t in self.turns[:count]]
+        return [
+            {
+                "question": t.question,
+                "lane": t.answer.title,
+                "pieces": t.answer.pieces,
+                "open": t.records is not None,
+            }
+            for t in self.turns[:count]
+        ]
 
 
 def lane_answers(records: list[Record]) -> list[LaneAnswer]:
@@ -107,7 +124,9 @@ def lane_answers(records: list[Record]) -> list[LaneAnswer]:
     for record in records:
         by_lane.setdefault(record["lane"], []).append(record)
     answers = [_lane_answer(lane, rows) for lane, rows in sorted(by_lane.items())]
-    return sorted((answer for answer in answers if answer is not None), key=lambda answer: answer.key == BASELINE)
+    return sorted(
+        (answer for answer in answers if answer is not None), key=lambda answer: answer.key == BASELINE
+    )
 
 
 def _lane_answer(lane: int, rows: list[Record]) -> LaneAnswer | None:
@@ -115,8 +134,11 @@ def _lane_answer(lane: int, rows: list[Record]) -> LaneAnswer | None:
     if header is None:
         return None
     special = {i for r in rows if r["type"] == "vocab" for i in r.get("special", ())}
-    verdicts = {r["round"]: ["accepted"] * len(r["path"]) + [VERDICTS.get(r["tail"]["why"], "plain")]
-                for r in rows if r["type"] == "commit"}
+    verdicts = {
+        r["round"]: ["accepted"] * len(r["path"]) + [VERDICTS.get(r["tail"]["why"], "plain")]
+        for r in rows
+        if r["type"] == "commit"
+    }
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     pieces: list[tuple[str, str]] = []
     for row in rows:
@@ -130,9 +152,15 @@ def _lane_answer(lane: int, rows: list[Record]) -> LaneAnswer | None:
     done = next((r for r in rows if r["type"] == "done"), None)
     title, place = header["method"]["title"], header.get("answer")
     title = text("chat.answer", title=title, number=place["index"] + 1) if place else title
-    return LaneAnswer(lane, header["method"]["key"], title, "".join(piece for piece, _ in pieces),
-                      tuple(pieces), done is not None and done["finish"] != "error",
-                      done is None or done["finish"] in ("stopped", "deadline", "error"))
+    return LaneAnswer(
+        lane,
+        header["method"]["key"],
+        title,
+        "".join(piece for piece, _ in pieces),
+        tuple(pieces),
+        done is not None and done["finish"] != "error",
+        done is None or done["finish"] in ("stopped", "deadline", "error"),
+    )
 
 
 def _append(pieces: list[tuple[str, str]], text: str, verdict: str) -> None:

@@ -1,4 +1,5 @@
 """The engine behind the page. torch is imported inside functions, on the first run."""
+
 from __future__ import annotations
 
 import json
@@ -34,11 +35,13 @@ TOP = 5  # best tokens of each distribution that are kept for the inspector
 
 
 class Engine:
-    """The engine behind the page (see backend.Backend): loads models and runs the lanes of a request, methods side by side.
+    """The engine behind the page (see backend.Backend): loads models and runs the lanes of a request,
+    methods side by side.
 
-    ``target``, ``draft``: names of models.yaml or checkpoint folders, chosen by the owner of the server. Visitors choose among
-    the names of models.yaml; with SPECVIZ_ALLOW_ANY_MODEL=1 they may name hub models, too (never on a Space). The
-    ``SPECVIZ_MODELS_KEPT`` most recently used models stay loaded, and the default one always."""
+    ``target``, ``draft``: names of models.yaml or checkpoint folders, chosen by the owner of the server.
+    Visitors choose among the names of models.yaml; with SPECVIZ_ALLOW_ANY_MODEL=1 they may name hub models,
+    too (never on a Space). The ``SPECVIZ_MODELS_KEPT`` most recently used models stay loaded, and the
+    default one always."""
 
     light = frozenset({"catalogue", "unavailable", *lab.LIGHT})
     questions = light | frozenset(lab.ENGINE)
@@ -52,7 +55,9 @@ class Engine:
         self._batchable: dict[tuple[str | None, str, str], str] = {}  # methods with knobs of past requests
         self._together: Any = None  # BatchedGeneration
         self._caches: Any = None  # PrefixPool
-        if on_zero_gpu():  # there the models must be loaded before the first call, and spaces imported before torch
+        if (
+            on_zero_gpu()
+        ):  # there the models must be loaded before the first call, and spaces imported before torch
             import spaces  # noqa: F401
 
             self.load(None)
@@ -60,9 +65,9 @@ class Engine:
     def targets(self) -> list[dict[str, str]]:
         """Return the models that a visitor may choose: {name, model, title, about}.
 
-        The first is the one the server was started with (its name is ""), then those that fit into memory. For the
-        others, ``about`` and ``large`` say why they do not fit. If models.yaml is invalid, only the first is returned,
-        and the first run reports the error."""
+        The first is the one the server was started with (its name is ""), then those that fit into memory.
+        For the others, ``about`` and ``large`` say why they do not fit. If models.yaml is invalid, only the
+        first is returned, and the first run reports the error."""
         from ..zoo.registry import ZooError, register
 
         own = Path(self._asked[0]).name if self._asked[0] else ""
@@ -77,17 +82,17 @@ class Engine:
         return sorted(offers, key=lambda t: (bool(t["name"]), bool(t.get("large"))))
 
     def drafts(self, target: str | None = None) -> list[dict[str, str]]:
-        """Return the draft models with the same tokenizer as a target of ``targets``: {name, title}. Empty if
-        models.yaml is invalid, or if the target is not on this machine, because then only its own draft is known to
-        fit."""
+        """Return the draft models with the same tokenizer as a target of ``targets``: {name, title}. Empty
+        if models.yaml is invalid, or if the target is not on this machine, because then only its own draft
+        is known to fit."""
         return fitting_drafts(target or self._asked[0])
 
     def ready(self, target: str | None) -> bool:
         return target in self._loaded
 
     def load(self, target: str | None) -> str:
-        """Load a target and its draft model; return a short description. One request loads at a time; if the models are loaded,
-        only the description is returned."""
+        """Load a target and its draft model; return a short description. One request loads at a time; if
+        the models are loaded, only the description is returned."""
         loaded = self._loaded.get(target)
         if loaded is None:
             with self._opening, engine_errors_refused():
@@ -96,7 +101,8 @@ class Engine:
         return _description(loaded)
 
     def _keep(self, target: str | None, loaded: Loaded) -> None:
-        """Keep models in order of use; with too many of them, unload the least recently used one but never the default."""
+        """Keep models in order of use; with too many of them, unload the least recently used one but never
+        the default."""
         with self._lock:
             held = {name: one for name, one in self._loaded.items() if name != target} | {target: loaded}
             others = [name for name in held if name is not None]
@@ -114,21 +120,28 @@ class Engine:
     def _open(self, target: str | None) -> Any:
         from ..zoo import load
 
-        # In a thread of its own that ends afterwards. Torch starts parallel workers for every thread that computes; while the
-        # loading thread stayed alive there were more of them than cores, and runs were three times slower.
+        # In a thread of its own that ends afterwards. Torch starts parallel workers for every thread that
+        # computes; while the loading thread stayed alive there were more of them than cores, and runs were
+        # three times slower.
         with ThreadPoolExecutor(1, "specviz-load") as thread:
             given = self._load_arguments(target)
-            return thread.submit(lambda: _with_pass_seconds(load(*given[0], **given[1], deterministic=has_fixed_layout(target)))).result()
+            return thread.submit(
+                lambda: _with_pass_seconds(
+                    load(*given[0], **given[1], deterministic=has_fixed_layout(target))
+                )
+            ).result()
 
     def _load_arguments(self, models: str | None) -> tuple[tuple, dict[str, Any]]:
-        """Return the arguments of ``zoo.load`` for ``RunRequest.models``. The owner may have started the server with any folder; a
-        visitor's draft is one of ``drafts``. Raises Refused."""
+        """Return the arguments of ``zoo.load`` for ``RunRequest.models``. The owner may have started the
+        server with any folder; a visitor's draft is one of ``drafts``. Raises Refused."""
         target, draft = split_model_key(models)
         if draft and draft != NO_DRAFT and draft not in [d["name"] for d in self.drafts(target)]:
             raise Refused("field.draft", name=shorten(draft, 80))
         if target is None:
             return (self._asked[0], draft or self._asked[1]), {}
-        return ((target, draft) if draft else (target,)), {"named_only": not (any_model() and is_pinned(target))}
+        return ((target, draft) if draft else (target,)), {
+            "named_only": not (any_model() and is_pinned(target))
+        }
 
     def loaded(self, target: str | None) -> Loaded:
         """Return the loaded models. Raises Refused if they were unloaded meanwhile."""
@@ -138,15 +151,23 @@ class Engine:
         return found
 
     def progress(self, target: str | None) -> str:
-        """Return, in words, how much of a hub model, its draft model and its heads is downloaded; empty if unknown."""
+        """Return, in words, how much of a hub model, its draft model and its heads is downloaded; empty if
+        unknown."""
         from ..zoo.registry import ZooError, register
 
         try:
             parts = fetched_together(register(), *split_model_key(target))
         except ZooError:
             return ""
-        here, whole = sum(bytes_fetched(e.hub) for e in parts) / 1e6, sum(float(e.memory or 0) for e in parts) * 1e3
-        return text("models.progress", here=min(here, whole), whole=whole, share=min(1.0, here / whole)) if whole else ""
+        here, whole = (
+            sum(bytes_fetched(e.hub) for e in parts) / 1e6,
+            sum(float(e.memory or 0) for e in parts) * 1e3,
+        )
+        return (
+            text("models.progress", here=min(here, whole), whole=whole, share=min(1.0, here / whole))
+            if whole
+            else ""
+        )
 
     def wants(self, payload: dict[str, Any]) -> str | None:
         return self._target_of(payload.get("target"))
@@ -155,7 +176,9 @@ class Engine:
         from specviz import catalogue
 
         with engine_errors_refused():
-            unsupported_reason = self.loaded(target).unsupported_reason if self.ready(target) else self._survey(target)
+            unsupported_reason = (
+                self.loaded(target).unsupported_reason if self.ready(target) else self._survey(target)
+            )
         reasons = {key: unsupported_reason(method) for key, method in catalogue().items()}
         return {key: why for key, why in reasons.items() if why}
 
@@ -172,21 +195,40 @@ class Engine:
             return {}
 
     def _survey(self, target: str | None) -> Any:
-        """Return ``unsupported_reason`` and ``knob_limits`` of models that are not loaded, from their configurations."""
+        """Return ``unsupported_reason`` and ``knob_limits`` of models that are not loaded, from their
+        configurations."""
         from ..zoo import survey
 
         asked, _ = self._load_arguments(target)
         return survey(*asked)
 
     def run(self, asked: RunRequest, cancel: threading.Event, seconds: float) -> Iterator[list[Record]]:
-        lease = int(min(seconds, 10 + 0.05 * asked.max_new_tokens * len(asked.lanes) * asked.repeats * asked.prompts * asked.answers))
+        lease = int(
+            min(
+                seconds,
+                10
+                + 0.05
+                * asked.max_new_tokens
+                * len(asked.lanes)
+                * asked.repeats
+                * asked.prompts
+                * asked.answers,
+            )
+        )
         work = run_lanes if on_zero_gpu() else partial(run_lanes, caches=self._conversations())
         return self._use(work, asked.models, asked, seconds, cancel, lease)
 
-    def _use(self, work: Callable[..., Iterator[Any]], target: str | None, asked: Any, seconds: float, cancel: threading.Event,
-             lease: int) -> Iterator[Any]:
-        """Run ``work(loaded, asked, seconds, cancel)`` on the models of a target: here, or on an accelerator attached for
-        ``lease`` seconds."""
+    def _use(
+        self,
+        work: Callable[..., Iterator[Any]],
+        target: str | None,
+        asked: Any,
+        seconds: float,
+        cancel: threading.Event,
+        lease: int,
+    ) -> Iterator[Any]:
+        """Run ``work(loaded, asked, seconds, cancel)`` on the models of a target: here, or on an
+        accelerator attached for ``lease`` seconds."""
         if not on_zero_gpu():
             with engine_errors_refused():
                 yield from work(self.loaded(target), asked, seconds, cancel)
@@ -199,29 +241,38 @@ class Engine:
                 parts.close()
                 return
 
-    def generate(self, target: str | None, asked: Any, cancel: threading.Event, seconds: float) -> Iterator[Any]:
+    def generate(
+        self, target: str | None, asked: Any, cancel: threading.Event, seconds: float
+    ) -> Iterator[Any]:
         """Answer a request of the OpenAI-compatible endpoint: see generation.generate."""
         from .generation import generate
 
         if on_zero_gpu() or not self.batch_name(target, asked):
-            work: Callable[..., Iterator[Any]] = partial(generate, caches=None if on_zero_gpu() else self._conversations())
+            work: Callable[..., Iterator[Any]] = partial(
+                generate, caches=None if on_zero_gpu() else self._conversations()
+            )
         else:
             work = self._generate_together
         return self._use(work, target, asked, seconds, cancel, int(seconds))
 
     def batch_name(self, target: str | None, asked: Any) -> str:
-        """Return the name of the batch in which a request can be answered. Empty if its method decodes one request at a
-        time, or if its draft lengths, and so its random draws, would depend on the other requests."""
+        """Return the name of the batch in which a request can be answered. Empty if its method decodes one
+        request at a time, or if its draft lengths, and so its random draws, would depend on the other
+        requests."""
         key = (target, asked.method, json.dumps(asked.knobs, sort_keys=True))
         if on_zero_gpu():
             return ""
         if key not in self._batchable:
             with engine_errors_refused():
                 self._batchable[key] = batch_sharing(self.loaded(target), asked.method, asked.knobs)
-        shares = self._batchable[key] == "any" or (self._batchable[key] == "greedy" and asked.fields.get("temperature") == 0)
+        shares = self._batchable[key] == "any" or (
+            self._batchable[key] == "greedy" and asked.fields.get("temperature") == 0
+        )
         return f"batch:{target or ''}" if shares else ""
 
-    def _generate_together(self, loaded: Loaded, asked: Any, seconds: float, cancel: threading.Event) -> Iterator[Any]:
+    def _generate_together(
+        self, loaded: Loaded, asked: Any, seconds: float, cancel: threading.Event
+    ) -> Iterator[Any]:
         from .batched_generation import BatchedGeneration
 
         with self._lock:
@@ -236,7 +287,9 @@ class Engine:
         self._caches = self._caches or PrefixPool(CONVERSATIONS)
         return self._caches
 
-    def answer(self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float) -> Iterator[Any]:
+    def answer(
+        self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float
+    ) -> Iterator[Any]:
         if name == "catalogue":
             yield [card_data(card) for card in self._methods.values()]
         elif name == "unavailable":
@@ -257,8 +310,9 @@ class Engine:
 
 
 def batch_sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
-    """Return which requests with this method can share forward passes without changing their answers: "any", "greedy" (greedy
-    requests only: a joint policy plans for the whole batch, which would change sampled answers), or "none"."""
+    """Return which requests with this method can share forward passes without changing their answers:
+    "any", "greedy" (greedy requests only: a joint policy plans for the whole batch, which would change
+    sampled answers), or "none"."""
     from ..core import JointPolicy
     from ..loops.batched import unbatchable_reason
     from ..run.session import Session
@@ -268,15 +322,24 @@ def batch_sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:
         parts = session.method.build(kit, **session.knobs)
     finally:
         kit.close()
-    return "none" if unbatchable_reason(parts) else "greedy" if isinstance(parts.policy, JointPolicy) else "any"
+    return (
+        "none" if unbatchable_reason(parts) else "greedy" if isinstance(parts.policy, JointPolicy) else "any"
+    )
 
 
-def run_lanes(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threading.Event | None = None,
-         mode: str = "live", caches: Any = None) -> Iterator[list[Record] | dict[str, str]]:
-    """Run all lanes of a request. Yield the records of one event at a time, and a status while lanes are repeated for timing.
+def run_lanes(
+    loaded: Loaded,
+    asked: RunRequest,
+    seconds: float,
+    cancel: threading.Event | None = None,
+    mode: str = "live",
+    caches: Any = None,
+) -> Iterator[list[Record] | dict[str, str]]:
+    """Run all lanes of a request. Yield the records of one event at a time, and a status while lanes are
+    repeated for timing.
 
-    caches: a PrefixPool with KV caches of conversations; each lane of a continued conversation reuses its own. With several
-    answers (n), lane ``answer * lanes + lane`` of the trace is an answer of a lane."""
+    caches: a PrefixPool with KV caches of conversations; each lane of a continued conversation reuses its
+    own. With several answers (n), lane ``answer * lanes + lane`` of the trace is an answer of a lane."""
     from ..core import Sampling
     from ..indexes.earlier_answers import Memory
     from ..run import Session
@@ -287,10 +350,25 @@ def run_lanes(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threadi
     request = GenerationRequest.for_model(asked.fields(), loaded)
     memory = asked.shelf.setdefault("memory", Memory())  # on ZeroGPU it ends with the process of the run
     batch_prompts = lab.sample_prompts(asked.prompts - 1)
-    sessions = [Session(loaded, key, knobs, Sampling(), memory, asked.deterministic, asked.predicted, batch_prompts, request)
-                for key, knobs in asked.lanes if not is_served(key)]
+    sessions = [
+        Session(
+            loaded,
+            key,
+            knobs,
+            Sampling(),
+            memory,
+            asked.deterministic,
+            asked.predicted,
+            batch_prompts,
+            request,
+        )
+        for key, knobs in asked.lanes
+        if not is_served(key)
+    ]
     leases = None if asked.deterministic else caches
-    names = lane_titles(asked.lanes, served_cards() | {session.method.key: session.method for session in sessions})
+    names = lane_titles(
+        asked.lanes, served_cards() | {session.method.key: session.method for session in sessions}
+    )
     recorders = _recorders(loaded, asked)
     again = 0
     for answer, lane, event in _races(sessions, asked, seconds, cancel, mode, leases, machine):
@@ -306,7 +384,10 @@ def run_lanes(loaded: Loaded, asked: RunRequest, seconds: float, cancel: threadi
         records = [record for one in machine.follow(number, event) for record in recorders[number].take(one)]
         for record in records:
             if record["type"] == "header":
-                record |= {"mode": mode, "method": record["method"] | {"title": names[lane]}} | _answer_fields(asked, answer)
+                record |= {
+                    "mode": mode,
+                    "method": record["method"] | {"title": names[lane]},
+                } | _answer_fields(asked, answer)
         yield records
 
 
@@ -315,8 +396,10 @@ def _recorders(loaded: Loaded, asked: RunRequest) -> list[Any]:
     from ..trace.recorder import Recorder
 
     lanes = [key for key, _ in asked.lanes] * asked.answers
-    return [Recorder(i, None) if is_served(key) else Recorder(i, loaded.token_bytes, loaded.token_bytes.special)
-            for i, key in enumerate(lanes)]
+    return [
+        Recorder(i, None) if is_served(key) else Recorder(i, loaded.token_bytes, loaded.token_bytes.special)
+        for i, key in enumerate(lanes)
+    ]
 
 
 def _answer_fields(asked: RunRequest, answer: int) -> dict[str, Any]:
@@ -324,9 +407,17 @@ def _answer_fields(asked: RunRequest, answer: int) -> dict[str, Any]:
     return {"answer": {"index": answer, "of": asked.answers}} if asked.answers > 1 else {}
 
 
-def _races(sessions: list[Any], asked: RunRequest, seconds: float, cancel: threading.Event | None, mode: str,
-           caches: Any, machine: Any) -> Iterator[tuple[int, int, Any]]:
-    """Yield (answer, lane, event): a race of all lanes for each of the ``n`` answers, one after another, within ``seconds``."""
+def _races(
+    sessions: list[Any],
+    asked: RunRequest,
+    seconds: float,
+    cancel: threading.Event | None,
+    mode: str,
+    caches: Any,
+    machine: Any,
+) -> Iterator[tuple[int, int, Any]]:
+    """Yield (answer, lane, event): a race of all lanes for each of the ``n`` answers, one after another,
+    within ``seconds``."""
     from ..run import race
 
     until = time.monotonic() + seconds
@@ -337,14 +428,23 @@ def _races(sessions: list[Any], asked: RunRequest, seconds: float, cancel: threa
         for session in racing if caches is not None else ():
             session.lease(caches, f"{owner} {session.method.key}", asked.messages())
         share = max(0.0, until - time.monotonic()) / (asked.answers - answer)
-        local = race(racing, asked.messages(), asked.max_new_tokens, repeats=asked.repeats, machine=machine, deadline=share,
-                     cancel=cancel, top_k_saved=TOP)
+        local = race(
+            racing,
+            asked.messages(),
+            asked.max_new_tokens,
+            repeats=asked.repeats,
+            machine=machine,
+            deadline=share,
+            cancel=cancel,
+            top_k_saved=TOP,
+        )
         for lane, event in with_server_lanes(local, asked, share, cancel, mode):
             yield answer, lane, event
 
 
 def _with_pass_seconds(loaded: Loaded) -> Loaded:
-    """Measure the seconds of a forward pass of a model that has just been loaded, while the machine is idle."""
+    """Measure the seconds of a forward pass of a model that has just been loaded, while the machine is
+    idle."""
     from ..run.machine import pass_seconds
 
     if not on_zero_gpu():  # on ZeroGPU nothing is computed outside a call
@@ -352,15 +452,19 @@ def _with_pass_seconds(loaded: Loaded) -> Loaded:
     return loaded
 
 
-def answer_question(loaded: Loaded, asked: tuple[str, dict[str, Any]], seconds: float,
-                    cancel: threading.Event | None = None) -> Iterator[Any]:
+def answer_question(
+    loaded: Loaded, asked: tuple[str, dict[str, Any]], seconds: float, cancel: threading.Event | None = None
+) -> Iterator[Any]:
     """Answer one question of the Lab, ``asked`` = (name, payload); stop soon after the time limit."""
     until = time.monotonic() + seconds
-    yield from lab.answer(*asked, loaded, lambda: time.monotonic() > until or (cancel is not None and cancel.is_set()))
+    yield from lab.answer(
+        *asked, loaded, lambda: time.monotonic() > until or (cancel is not None and cancel.is_set())
+    )
 
 
 def any_model() -> bool:
-    """Return whether a visitor may name any model of the hub: only if the owner allows it, and never on a Space."""
+    """Return whether a visitor may name any model of the hub: only if the owner allows it, and never on a
+    Space."""
     return os.environ.get("SPECVIZ_ALLOW_ANY_MODEL") == "1" and not os.environ.get("SPACE_ID")
 
 
@@ -375,10 +479,13 @@ def on_zero_gpu() -> bool:
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true") and find_spec("spaces") is not None
 
 
-def leased_call(loaded: dict[str | None, Loaded], work: Callable[..., Iterator[Any]], lease: int) -> Callable[..., Generator[Any]]:
-    """Wrap ``work`` so that it runs as one call on an accelerator that is attached per call (ZeroGPU), for at most ``lease``
-    seconds. It runs in a forked process, which has the loaded models and receives plain data only; closing the generator ends
-    it. A refusal is yielded as the last item, because of a raised error only the name of its type would be returned."""
+def leased_call(
+    loaded: dict[str | None, Loaded], work: Callable[..., Iterator[Any]], lease: int
+) -> Callable[..., Generator[Any]]:
+    """Wrap ``work`` so that it runs as one call on an accelerator that is attached per call (ZeroGPU), for
+    at most ``lease`` seconds. It runs in a forked process, which has the loaded models and receives plain
+    data only; closing the generator ends it. A refusal is yielded as the last item, because of a raised
+    error only the name of its type would be returned."""
     import spaces
     from gradio import Error
 
@@ -401,8 +508,8 @@ def leased_call(loaded: dict[str | None, Loaded], work: Callable[..., Iterator[A
 
 @contextmanager
 def engine_errors_refused(light: bool = False) -> Iterator[None]:
-    """Context manager that converts engine errors to Refused. light: for work that needs no model, so that no model code is
-    imported."""
+    """Context manager that converts engine errors to Refused. light: for work that needs no model, so that
+    no model code is imported."""
     if light:
         known: tuple[type[Exception], ...] = (lab.LabError, ServerError)
     else:

@@ -1,5 +1,6 @@
-"""One job for the engine, a run or a Lab question: a ticket in the queue, a worker thread, and a stop flag. The job ends when its
-reader leaves."""
+"""One job for the engine, a run or a Lab question: a ticket in the queue, a worker thread, and a stop flag.
+The job ends when its reader leaves."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,22 +31,31 @@ class ReaderGone(Refused):
 class EngineJob:
     """Runs work in a thread and streams its output.
 
-    ``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set. ``run_queue``: None
-    for work that needs no model; ``visitor``: the reader of the output; ``batch``: as in Ticket."""
+    ``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set.
+    ``run_queue``: None for work that needs no model; ``visitor``: the reader of the output; ``batch``: as
+    in Ticket."""
 
-    def __init__(self, run_queue: RunQueue | None, work: Callable[[threading.Event], Iterator[Any]], visitor: Visitor = Visitor(),
-                 batch: str = ""):
+    def __init__(
+        self,
+        run_queue: RunQueue | None,
+        work: Callable[[threading.Event], Iterator[Any]],
+        visitor: Visitor = Visitor(),
+        batch: str = "",
+    ):
         self.stop = threading.Event()
-        self._run_queue, self._work, self._visitor, self._batch = run_queue, work, visitor, batch
+        self._run_queue = run_queue
+        self._work = work
+        self._visitor = visitor
+        self._batch = batch
         self._reader = Reader(visitor)
         self._output: queue.SimpleQueue = queue.SimpleQueue()
         self._over = threading.Event()
         self._why: Refused | None = None
 
     async def stream(self, beat: Callable[[], float] = lambda: BEAT) -> AsyncGenerator[str | list[Any]]:
-        """While the job waits, yield the number of runs before it, as text; then yield all output since the last beat,
-        as a list. Raises Refused if the queue is full, the work fails, or the engine stops responding; ReaderGone if
-        nobody reads."""
+        """While the job waits, yield the number of runs before it, as text; then yield all output since the
+        last beat, as a list. Raises Refused if the queue is full, the work fails, or the engine stops
+        responding; ReaderGone if nobody reads."""
         ticket = self._run_queue.enter(self._visitor.address, self._batch) if self._run_queue else None
         started = False
         try:
@@ -66,15 +76,24 @@ class EngineJob:
     async def _wait(self, ticket: Ticket | None) -> AsyncGenerator[int]:
         shown = None
         waiting = self._run_queue
-        while waiting is not None and ticket is not None and (ahead := waiting.ahead(ticket)) and not self.stop.is_set():
+        while (
+            waiting is not None
+            and ticket is not None
+            and (ahead := waiting.ahead(ticket))
+            and not self.stop.is_set()
+        ):
             if not self._reader.behind() and ahead != shown:
                 shown = ahead
                 yield ahead
             await asyncio.sleep(BEAT)
 
     def _start(self, ticket: Ticket | None) -> None:
-        context = contextvars.copy_context()  # a leased accelerator is identified by the request it is leased for
-        threading.Thread(target=context.run, args=(self._run, ticket), name="specviz-job", daemon=True).start()
+        context = (
+            contextvars.copy_context()
+        )  # a leased accelerator is identified by the request it is leased for
+        threading.Thread(
+            target=context.run, args=(self._run, ticket), name="specviz-job", daemon=True
+        ).start()
 
     def _leave(self, ticket: Ticket | None) -> None:
         """Give the place in the queue back."""
@@ -92,7 +111,9 @@ class EngineJob:
             self._why = why
         except MemoryError:
             self._why = Refused("run.memory")
-        except BaseException as error:  # SystemExit of a drafter, too: a thread that ends without a word would look like success
+        except (
+            BaseException
+        ) as error:  # SystemExit of a drafter, too: a thread that ends without a word would look like success
             log_failure(log, "the engine failed", error)
             self._why = Refused("run.crashed", error=type(error).__name__)
         finally:
@@ -106,7 +127,10 @@ class EngineJob:
             if self._reader.behind():
                 await asyncio.sleep(beat())
                 continue
-            over, output = self._over.is_set(), self._drain()  # this order ensures that the last output is not missed
+            over, output = (
+                self._over.is_set(),
+                self._drain(),
+            )  # this order ensures that the last output is not missed
             if output:
                 last_event = time.monotonic()
                 yield output
@@ -127,17 +151,23 @@ class EngineJob:
 
 
 class Reader:
-    """Detects whether output is still being read: then the number of unread messages falls from time to time."""
+    """Detects whether output is still being read: then the number of unread messages falls from time to
+    time."""
 
     def __init__(self, visitor: Visitor):
         self.visitor = visitor
-        self._before, self._looked, self._waited = 0, time.monotonic(), 0.0
+        self._before = 0
+        self._looked = time.monotonic()
+        self._waited = 0.0
 
     def behind(self) -> bool:
-        """Return whether so much output is unread that no more should be sent now; to be called repeatedly. Raises ReaderGone if
-        nothing was read for PATIENCE seconds, of which at most LOOK are counted between two calls."""
+        """Return whether so much output is unread that no more should be sent now; to be called repeatedly.
+        Raises ReaderGone if nothing was read for PATIENCE seconds, of which at most LOOK are counted
+        between two calls."""
         unread, now = self.visitor.unread(), time.monotonic()
-        self._waited = 0.0 if unread == 0 or unread < self._before else self._waited + min(LOOK, now - self._looked)
+        self._waited = (
+            0.0 if unread == 0 or unread < self._before else self._waited + min(LOOK, now - self._looked)
+        )
         self._before, self._looked = unread, now
         if self._waited > PATIENCE:
             self.visitor.forget()

@@ -1,4 +1,6 @@
-"""Answer one request for generation (of the OpenAI-compatible endpoint) on loaded models, with plain data as input and output."""
+"""Answer one request for generation (of the OpenAI-compatible endpoint) on loaded models, with plain data
+as input and output."""
+
 from __future__ import annotations
 
 import threading
@@ -15,8 +17,8 @@ TOP = 5  # best tokens of each distribution that are kept in the trace
 
 @dataclass(frozen=True)
 class Generation:
-    """A request for generation. prompt: messages, or text without a chat template if ``raw``; fields: those of
-    run.request.GenerationRequest; owner: whose KV caches may be reused."""
+    """A request for generation. prompt: messages, or text without a chat template if ``raw``; fields: those
+    of run.request.GenerationRequest; owner: whose KV caches may be reused."""
 
     prompt: Any
     raw: bool
@@ -26,18 +28,26 @@ class Generation:
     owner: str = ""  # whose conversation it is: KV caches are reused within it only
 
 
-def generate(loaded: Loaded, asked: Generation, seconds: float, cancel: threading.Event | None = None,
-             caches: Any = None) -> Iterator[list[Chunk]]:
-    """Generate the request's ``n`` answers one after another. Yield lists of chunks: {index, text, logprobs} while an answer
-    grows, and {index, finish, usage, speculative, records} at its end. Raises SessionError, RunFailed."""
+def generate(
+    loaded: Loaded,
+    asked: Generation,
+    seconds: float,
+    cancel: threading.Event | None = None,
+    caches: Any = None,
+) -> Iterator[list[Chunk]]:
+    """Generate the request's ``n`` answers one after another. Yield lists of chunks: {index, text,
+    logprobs} while an answer grows, and {index, finish, usage, speculative, records} at its end. Raises
+    SessionError, RunFailed."""
     for answer in answers(loaded, asked, seconds, cancel, None, caches):
         yield from answer
 
 
-def answers(loaded: Loaded, asked: Generation, seconds: float, cancel: threading.Event | None, batch: Any,
-            caches: Any) -> list[Generator[list[Chunk]]]:
-    """Return one generator of chunks for each of the request's ``n`` answers. Missing fields take the values that the model's
-    generation_config.json recommends. Raises SessionError before anything is run."""
+def answers(
+    loaded: Loaded, asked: Generation, seconds: float, cancel: threading.Event | None, batch: Any, caches: Any
+) -> list[Generator[list[Chunk]]]:
+    """Return one generator of chunks for each of the request's ``n`` answers. Missing fields take the
+    values that the model's generation_config.json recommends. Raises SessionError before anything is
+    run."""
     from ..run.request import GenerationRequest
     from ..run.session import Session
 
@@ -50,7 +60,9 @@ def answers(loaded: Loaded, asked: Generation, seconds: float, cancel: threading
     return [_answer(session, asked, index, share, cancel) for index, session in enumerate(sessions)]
 
 
-def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel: Any) -> Generator[list[Chunk]]:
+def _answer(
+    session: Any, asked: Generation, index: int, seconds: float, cancel: Any
+) -> Generator[list[Chunk]]:
     from ..run.result import Result, RunFailed
     from ..run.tool_calls import CallReader, is_tagged
     from ..trace.events import Committed, Finished, TextEmitted
@@ -59,8 +71,13 @@ def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel:
 
     loaded, request = session.loaded, session.request
     recorder, result = Recorder(index, loaded.token_bytes, loaded.token_bytes.special), Result()
-    transcript, decode, sent = Transcript(loaded.token_bytes, request.stop, request.min_tokens), loaded.codec.decoder(), 0
-    calls = CallReader(() if request.tool_choice == "none" else request.tools, bool(request.tools) and is_tagged(loaded.tokenizer))
+    transcript = Transcript(loaded.token_bytes, request.stop, request.min_tokens)
+    decode = loaded.codec.decoder()
+    sent = 0
+    calls = CallReader(
+        () if request.tool_choice == "none" else request.tools,
+        bool(request.tools) and is_tagged(loaded.tokenizer),
+    )
     records: list[dict[str, Any]] = []
     reused = 0  # tokens of the prompt that the KV cache held already
     for event in session.run(asked.prompt, raw=asked.raw, deadline=seconds, cancel=cancel, top_k_saved=TOP):
@@ -71,34 +88,62 @@ def _answer(session: Any, asked: Generation, index: int, seconds: float, cancel:
         elif isinstance(event, TextEmitted):
             for piece in event.pieces:
                 transcript.add(piece[0])
-            text, sent = decode(bytes(transcript.data[sent:transcript.stable_length])), max(sent, transcript.stable_length)
+            text, sent = (
+                decode(bytes(transcript.data[sent : transcript.stable_length])),
+                max(sent, transcript.stable_length),
+            )
             yield [{"index": index, "text": calls.take(text), "logprobs": logprobs}]
         elif isinstance(event, Finished):
             reused = event.totals.get("reused", 0)
     if result.why:
         raise RunFailed(result.why)
-    rest = calls.take(decode(bytes(transcript.data[sent:transcript.length]), True))
+    rest = calls.take(decode(bytes(transcript.data[sent : transcript.length]), True))
     held, found = calls.close()
     rest += held
     metrics = result.metrics()
     yield [{"index": index, "text": rest, "logprobs": None}] if rest else []
-    yield [{"index": index, "finish": result.finish_reason, "records": records, "tool_calls": found,
-            "usage": {"prompt_tokens": len(result.prompt_ids), "completion_tokens": len(result.token_ids),
-                      "cached_tokens": reused},
-            "speculative": {"method": session.method.key, "knobs": session.knobs, "passes": result.totals.rounds,
-                            "tokens": result.totals.tokens, "tried": result.totals.tried, "accepted": result.totals.accepted,
-                            "mean_accepted_length": metrics["block_efficiency"], "acceptance_rate": metrics["acceptance_rate"],
-                            "tokens_per_second": metrics["tokens_per_second"],
-                            "time_to_first_token": metrics["time_to_first_token"], "request": request.record(),
-                            "from_model": list(request.from_model), "batch": session.batch.largest if session.batch else 1}}]
+    yield [
+        {
+            "index": index,
+            "finish": result.finish_reason,
+            "records": records,
+            "tool_calls": found,
+            "usage": {
+                "prompt_tokens": len(result.prompt_ids),
+                "completion_tokens": len(result.token_ids),
+                "cached_tokens": reused,
+            },
+            "speculative": {
+                "method": session.method.key,
+                "knobs": session.knobs,
+                "passes": result.totals.rounds,
+                "tokens": result.totals.tokens,
+                "tried": result.totals.tried,
+                "accepted": result.totals.accepted,
+                "mean_accepted_length": metrics["block_efficiency"],
+                "acceptance_rate": metrics["acceptance_rate"],
+                "tokens_per_second": metrics["tokens_per_second"],
+                "time_to_first_token": metrics["time_to_first_token"],
+                "request": request.record(),
+                "from_model": list(request.from_model),
+                "batch": session.batch.largest if session.batch else 1,
+            },
+        }
+    ]
 
 
 def _logprobs(loaded: Loaded, event: Any) -> list[dict[str, Any]]:
     """Return the log-probability of each token of a round, and of its top alternatives."""
+
     def token(number: int, logprob: float) -> dict[str, Any]:
-        name, data = loaded.token_bytes(number), loaded.token_bytes.output_bytes(number)  # a special token adds no bytes to the text
+        name, data = (
+            loaded.token_bytes(number),
+            loaded.token_bytes.output_bytes(number),
+        )  # a special token adds no bytes to the text
         return {"token": name.decode("utf-8", "replace"), "bytes": list(data), "logprob": logprob}
 
     tops: Any = event.top_logprobs or ((),) * len(event.tokens)
-    return [token(number, logprob) | {"top_logprobs": [token(int(one), value) for one, value in top]}
-            for number, logprob, top in zip(event.tokens, event.logprobs or (), tops)]
+    return [
+        token(number, logprob) | {"top_logprobs": [token(int(one), value) for one, value in top]}
+        for number, logprob, top in zip(event.tokens, event.logprobs or (), tops)
+    ]

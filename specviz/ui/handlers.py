@@ -1,5 +1,7 @@
-"""The event handlers of the page. One generator serves all lanes; text from people and models is sent as data. A
-handler yields {component: value} for each component that changes. The engine is never called here: see stream.LiveRun."""
+"""The event handlers of the page. One generator serves all lanes; text from people and models is sent as
+data. A handler yields {component: value} for each component that changes. The engine is never called here:
+see stream.LiveRun."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,25 +30,51 @@ NEXT = text("chat.next")  # placeholder after an answer
 
 
 class Handlers:
-    """The page's event handlers, for one backend. ``ui``: {name: component}, set when the page is laid out."""
+    """The page's event handlers, for one backend. ``ui``: {name: component}, set when the page is laid
+    out."""
 
     def __init__(self, backend: Backend, warm: bool = True, follow: dict[str, str] | None = None):
-        self.backend, self.warm, self.follow = backend, warm, follow or {}
+        self.backend = backend
+        self.warm = warm
+        self.follow = follow or {}
         self.run_queue, self.loader = RunQueue(), Loader(backend)
         self.live: dict[str | None, VisitorRun] = {}  # by session
-        self.shelves: dict[str | None, dict] = {}  # by visitor: past answers, for methods that draft from them; never another visitor's
+        self.shelves: dict[
+            str | None, dict
+        ] = {}  # by visitor: past answers, for methods that draft from them; never another visitor's
         self.ui: dict[str, Any] = {}
 
-    # Run and Stop. Three listeners, one after another: Gradio builds all outputs of a listener anew with each update, which is
-    # wasteful twenty times a second, so the listener that sends the frames has the board and Stop and nothing else.
+    # Run and Stop. Three listeners, one after another: Gradio builds all outputs of a listener anew with
+    # each update, which is wasteful twenty times a second, so the listener that sends the frames has the
+    # board and Stop and nothing else.
 
-    async def begin(self, prompt, picked, knobs, temperature, top_p, length, seed, repeats, prompts, system, target, draft, predicted,
-                    generation, lane, chat: Chat, request: gr.Request) -> dict:
-        """Start a run when Run is pressed: with a first message, a follow-up, or, if the prompt is empty, the last message again.
-        Return {component: new value}."""
+    async def begin(
+        self,
+        prompt,
+        picked,
+        knobs,
+        temperature,
+        top_p,
+        length,
+        seed,
+        repeats,
+        prompts,
+        system,
+        target,
+        draft,
+        predicted,
+        generation,
+        lane,
+        chat: Chat,
+        request: gr.Request,
+    ) -> dict:
+        """Start a run when Run is pressed: with a first message, a follow-up, or, if the prompt is empty,
+        the last message again. Return {component: new value}."""
         ui, session = self.ui, request.session_hash
         last = self.live.get(session)
-        if last and last.watched and not last.over:  # a run whose frames are not being sent yet may be replaced
+        if (
+            last and last.watched and not last.over
+        ):  # a run whose frames are not being sent yet may be replaced
             return {ui["notice"]: _line("error", text("run.active"))}
         self._choose(chat, lane)
         if last and last.over:  # pressed before its last listener ran
@@ -56,18 +84,43 @@ class Handlers:
         question = chat.turns[-1].question if again else prompt
         try:
             asked = await asyncio.to_thread(
-                read_request, self.backend.cards, prompt=question, methods=_keys(picked), knobs=knobs, max_new_tokens=length,
-                temperature=temperature, top_p=top_p, seed=seed, repeats=repeats, prompts=prompts, system=system, target=target,
-                draft=draft, predicted=predicted, generation=generation, turns=Chat(earlier).messages())
+                read_request,
+                self.backend.cards,
+                prompt=question,
+                methods=_keys(picked),
+                knobs=knobs,
+                max_new_tokens=length,
+                temperature=temperature,
+                top_p=top_p,
+                seed=seed,
+                repeats=repeats,
+                prompts=prompts,
+                system=system,
+                target=target,
+                draft=draft,
+                predicted=predicted,
+                generation=generation,
+                turns=Chat(earlier).messages(),
+            )
         except Refused as why:
-            return {ui["notice"]: _line("error", str(why)), ui["prompt"]: gr.Textbox(placeholder=NEXT if chat.turns else FIRST)}
+            return {
+                ui["notice"]: _line("error", str(why)),
+                ui["prompt"]: gr.Textbox(placeholder=NEXT if chat.turns else FIRST),
+            }
         asked = replace(asked, shelf=self._shelf(session))
         live = LiveRun(self.backend, self.run_queue, asked, chat.frame, visitor(request), self.loader)
         self._keep_run(session, VisitorRun(live, asked, list(earlier)))
-        loading = {} if self.backend.ready(asked.models) else {ui["models"]: _line("loading", text("models.start"), asked.models)}
+        loading = (
+            {}
+            if self.backend.ready(asked.models)
+            else {ui["models"]: _line("loading", text("models.start"), asked.models)}
+        )
         return loading | {
-            ui["run"]: gr.Button(interactive=False), ui["stop"]: gr.Button(interactive=True), ui["notice"]: _line(),
-            ui["prompt"]: gr.Textbox(value="", placeholder=NEXT), ui["lane"]: gr.Radio(visible=False),
+            ui["run"]: gr.Button(interactive=False),
+            ui["stop"]: gr.Button(interactive=True),
+            ui["notice"]: _line(),
+            ui["prompt"]: gr.Textbox(value="", placeholder=NEXT),
+            ui["lane"]: gr.Radio(visible=False),
             ui["follow"]: gr.Button(visible=False),
             ui["conversation"]: json_for_html({"turns": Chat(earlier).view(len(earlier)), "shown": None}),
         }
@@ -86,25 +139,37 @@ class Handlers:
                     if run.dropped:
                         break
                     # Stop with each frame: on a busy machine a single update did not always arrive
-                    yield {ui["board"]: run.live.frames.window(), ui["stop"]: gr.Button(interactive=not run.live.stop.is_set())}
+                    yield {
+                        ui["board"]: run.live.frames.window(),
+                        ui["stop"]: gr.Button(interactive=not run.live.stop.is_set()),
+                    }
             run.over = not run.live.gone
         finally:
-            if not run.over and self.live.get(session) is run:  # the reader left, it failed or it was dropped: nothing to keep
+            if (
+                not run.over and self.live.get(session) is run
+            ):  # the reader left, it failed or it was dropped: nothing to keep
                 del self.live[session]
 
     def finish(self, chat: Chat, written: str, request: gr.Request) -> dict:
-        """After a run, keep its answers as a turn, and offer the choice of an answer if they differ. Text typed
-        meanwhile is kept; a prompt without an answer is put back into an empty box."""
+        """After a run, keep its answers as a turn, and offer the choice of an answer if they differ. Text
+        typed meanwhile is kept; a prompt without an answer is put back into an empty box."""
         ui, run = self.ui, self.live.get(request.session_hash)
         if run and not run.over:  # another one, which finishes later
             return {ui["run"]: gr.skip()}
-        out: dict[Any, Any] = {ui["run"]: gr.Button(interactive=True), ui["stop"]: gr.Button(interactive=False)}
+        out: dict[Any, Any] = {
+            ui["run"]: gr.Button(interactive=True),
+            ui["stop"]: gr.Button(interactive=False),
+        }
         if run is None:
             return out
         del self.live[request.session_hash]
         turn = run.keep(chat)
-        out |= {ui["chat"]: chat, ui["bar"]: gr.Row(visible=bool(chat.turns)), **self._models_after(run),
-                ui["prompt"]: gr.Textbox(placeholder=NEXT if chat.turns else FIRST)}
+        out |= {
+            ui["chat"]: chat,
+            ui["bar"]: gr.Row(visible=bool(chat.turns)),
+            **self._models_after(run),
+            ui["prompt"]: gr.Textbox(placeholder=NEXT if chat.turns else FIRST),
+        }
         if not turn and not str(written or "").strip():
             out[ui["prompt"]] = gr.Textbox(value=run.asked.prompt, placeholder=FIRST)
         next_up = self.follow.get(run.asked.prompt, "") if turn else ""
@@ -122,7 +187,8 @@ class Handlers:
         return {self.ui["stop"]: gr.Button(interactive=False)}
 
     def _drop_run(self, chat: Chat, request: gr.Request) -> None:
-        """Stop and forget this visitor's run, because another conversation begins. The next frame numbers follow its own."""
+        """Stop and forget this visitor's run, because another conversation begins. The next frame numbers
+        follow its own."""
         run = self.live.pop(request.session_hash, None)
         if run:
             run.dropped = True
@@ -169,14 +235,19 @@ class Handlers:
             last.chosen = next((i for i, answer in enumerate(last.answers) if answer.title == title), 0)
 
     def new_chat(self, chat: Chat, request: gr.Request) -> dict:
-        """Start a new conversation; nothing of the old one is used in the next run. A run in progress is stopped and
-        forgotten."""
+        """Start a new conversation; nothing of the old one is used in the next run. A run in progress is
+        stopped and forgotten."""
         self._drop_run(chat, request)
         chat.turns = []
         ui = self.ui
-        return {ui["chat"]: chat, ui["conversation"]: json_for_html({"turns": []}), **self._no_choices(chat), ui["notice"]: _line(),
-                ui["prompt"]: gr.Textbox(value="", placeholder=FIRST),
-                ui["board"]: empty_board(chat.number(), "chat.new")}
+        return {
+            ui["chat"]: chat,
+            ui["conversation"]: json_for_html({"turns": []}),
+            **self._no_choices(chat),
+            ui["notice"]: _line(),
+            ui["prompt"]: gr.Textbox(value="", placeholder=FIRST),
+            ui["board"]: empty_board(chat.number(), "chat.new"),
+        }
 
     def start_over(self, chat: Chat, request: gr.Request) -> Chat:
         """Start a new conversation before a run that a link or a panel requests."""
@@ -185,13 +256,17 @@ class Handlers:
         return chat
 
     def opened(self, chat: Chat, request: gr.Request) -> dict:
-        """A visitor has opened a recording. It belongs to no conversation, and a run in progress is stopped because it would
-        overwrite the recording."""
+        """A visitor has opened a recording. It belongs to no conversation, and a run in progress is stopped
+        because it would overwrite the recording."""
         self._drop_run(chat, request)
         chat.turns = []
         ui = self.ui
-        return {ui["stop"]: gr.Button(interactive=False), ui["chat"]: chat, ui["conversation"]: json_for_html({"turns": []}),
-                **self._no_choices(chat)}
+        return {
+            ui["stop"]: gr.Button(interactive=False),
+            ui["chat"]: chat,
+            ui["conversation"]: json_for_html({"turns": []}),
+            **self._no_choices(chat),
+        }
 
     def edit(self, chat: Chat, request: gr.Request) -> dict:
         """Put the last message back into the box and remove its answer from the conversation."""
@@ -199,33 +274,49 @@ class Handlers:
             return {self.ui["notice"]: _line("error", text("chat.nothing_to_edit"))}
         last = chat.turns.pop()
         ui = self.ui
-        return {ui["chat"]: chat, ui["prompt"]: gr.Textbox(value=last.question, placeholder=FIRST), **self._no_choices(chat),
-                ui["conversation"]: json_for_html({"turns": chat.view(len(chat.turns)), "shown": None})}
+        return {
+            ui["chat"]: chat,
+            ui["prompt"]: gr.Textbox(value=last.question, placeholder=FIRST),
+            **self._no_choices(chat),
+            ui["conversation"]: json_for_html({"turns": chat.view(len(chat.turns)), "shown": None}),
+        }
 
     def _no_choices(self, chat: Chat) -> dict:
         """Return the empty row of choices."""
         ui = self.ui
-        return {ui["lane"]: gr.Radio(visible=False), ui["follow"]: gr.Button(visible=False),
-                ui["bar"]: gr.Row(visible=bool(chat.turns))}
+        return {
+            ui["lane"]: gr.Radio(visible=False),
+            ui["follow"]: gr.Button(visible=False),
+            ui["bar"]: gr.Row(visible=bool(chat.turns)),
+        }
 
     def open_turn(self, chat: Chat, request: gr.Request, event: gr.EventData) -> dict:
-        """Show an earlier turn on the board. While one is shown, the latest turn is listed above the board, too."""
+        """Show an earlier turn on the board. While one is shown, the latest turn is listed above the board,
+        too."""
         index = event._data.get("turn") if isinstance(event._data, dict) else None
-        if self._running(request.session_hash) or not isinstance(index, int) or not 0 <= index < len(chat.turns):
+        if (
+            self._running(request.session_hash)
+            or not isinstance(index, int)
+            or not 0 <= index < len(chat.turns)
+        ):
             return {self.ui["notice"]: _line("error", text("chat.turn_busy"))}
         turn = chat.turns[index]
         if turn.records is None:
             return {self.ui["notice"]: _line("error", text("chat.turn_gone"))}
         latest = index == len(chat.turns) - 1
         view = chat.view(len(chat.turns) - latest)
-        return {self.ui["board"]: finished_board(chat.number(), turn.records),
-                self.ui["conversation"]: json_for_html({"turns": view, "shown": None if latest else index}), self.ui["notice"]: _line()}
+        return {
+            self.ui["board"]: finished_board(chat.number(), turn.records),
+            self.ui["conversation"]: json_for_html({"turns": view, "shown": None if latest else index}),
+            self.ui["notice"]: _line(),
+        }
 
     # Models and knobs
 
     async def preload(self, target: str | None, draft: str | None = None) -> AsyncIterator[dict]:
-        """Load the default models when a visitor first touches the page. Other models may be large; they are loaded when a run
-        needs them. The handler ``preloaded`` is called next, because another model may have been chosen meanwhile."""
+        """Load the default models when a visitor first touches the page. Other models may be large; they
+        are loaded when a run needs them. The handler ``preloaded`` is called next, because another model
+        may have been chosen meanwhile."""
         if model_key(target, draft) or not self.warm or self.backend.ready(None):
             yield {self.ui["models"]: gr.skip()}
             return
@@ -241,18 +332,21 @@ class Handlers:
         return self.describe(target, draft) if self.backend.ready(None) else {self.ui["models"]: gr.skip()}
 
     def page_opened(self) -> dict:
-        """Show which models are loaded, when a page is opened. The handler ``preloaded`` is called next, because a link may choose
-        others."""
+        """Show which models are loaded, when a page is opened. The handler ``preloaded`` is called next,
+        because a link may choose others."""
         return {self.ui["models"]: self._models_line(None)[self.ui["models"]]}
 
     def models_chosen(self, target: str | None, draft: str | None) -> dict:
-        """After a target or draft was chosen, list the drafts that fit. A draft that does not fit is replaced by the
-        default, with a notice."""
+        """After a target or draft was chosen, list the drafts that fit. A draft that does not fit is
+        replaced by the default, with a notice."""
         found = drafts(self.backend.drafts(target or None))
         kept = draft if draft in [name for _, name in found] else ""
         notice = text("models.wrong_draft", draft=shorten(draft, 60)) if draft and not kept else ""
-        return (self.describe(target, kept) | {self.ui["draft"]: gr.Dropdown(choices=found, value=kept)}
-                | ({self.ui["notice"]: _line("error", notice)} if notice else {}))
+        return (
+            self.describe(target, kept)
+            | {self.ui["draft"]: gr.Dropdown(choices=found, value=kept)}
+            | ({self.ui["notice"]: _line("error", notice)} if notice else {})
+        )
 
     def describe(self, target: str | None, draft: str | None = None) -> dict:
         """Describe the chosen models. Which methods they can run is known after they are loaded."""
@@ -262,8 +356,15 @@ class Handlers:
         card = next((c for c in self.backend.targets() if c["name"] == (target or "")), None)
         with_draft = "" if not draft else " without a draft" if draft == NO_DRAFT else f" with draft {draft}"
         large = (card or {}).get("large")
-        words = text("models.next", title=card["title"], draft=with_draft) if card else text("models.next_unknown")
-        return {self.ui["models"]: _line("error" if large else "idle", large or words, models), **self._picker({}, models)}
+        words = (
+            text("models.next", title=card["title"], draft=with_draft)
+            if card
+            else text("models.next_unknown")
+        )
+        return {
+            self.ui["models"]: _line("error" if large else "idle", large or words, models),
+            **self._picker({}, models),
+        }
 
     def _models_after(self, run: VisitorRun) -> dict:
         """After a run, show which models are loaded, or that its own could not be."""
@@ -278,37 +379,50 @@ class Handlers:
         return {self.ui["models"]: line, **self._picker(self.backend.unsupported_reason(target), target)}
 
     def _picker(self, off: dict[str, str], models: str | None) -> dict:
-        """Mark the methods that cannot run on these models, and whether the speeds were measured with them. The page ignores it if
-        others were chosen meanwhile."""
+        """Mark the methods that cannot run on these models, and whether the speeds were measured with them.
+        The page ignores it if others were chosen meanwhile."""
         about = {"models": _chosen(models), "why": off}
-        return {self.ui["methods"]: gr.HTML(off=json_for_html(about), timed=speeds_apply(self.backend.targets(), models))}
+        return {
+            self.ui["methods"]: gr.HTML(
+                off=json_for_html(about), timed=speeds_apply(self.backend.targets(), models)
+            )
+        }
 
     def knob_limits(self, key: str, target: str | None, draft: str | None) -> dict[str, float]:
         """Return the highest value of each knob of a method that the chosen models limit."""
         return self.backend.knob_limits(key, model_key(target, draft))
 
     def knob_rules(self, key: str) -> Callable[..., tuple]:
-        """Return a handler that shows which of a method's knobs are incompatible, and disables choices that would be."""
+        """Return a handler that shows which of a method's knobs are incompatible, and disables choices that
+        would be."""
+
         def rule(*values: Any) -> tuple:
             excluded = self.excluded_choices(key, values).values()
-            return _line(*self.incompatible_knobs(key, values)), *(gr.HTML(off=json_for_html(why)) for why in excluded)
+            return _line(*self.incompatible_knobs(key, values)), *(
+                gr.HTML(off=json_for_html(why)) for why in excluded
+            )
 
         return rule
 
     def excluded_choices(self, key: str, values: Sequence[Any]) -> dict[str, dict[str, str]]:
-        """Return {knob: {choice: why}} for the choices that are incompatible with these values of the other knobs."""
+        """Return {knob: {choice: why}} for the choices that are incompatible with these values of the other
+        knobs."""
         knobs = self.backend.cards[key].knobs
         return incompatible_choices(knobs, {knob.name: value for knob, value in zip(knobs, values)})
 
     def incompatible_knobs(self, key: str, values: Sequence[Any]) -> tuple[str, str]:
-        """Return (state, message) of the note if two of a method's knobs are incompatible; both are empty otherwise."""
+        """Return (state, message) of the note if two of a method's knobs are incompatible; both are empty
+        otherwise."""
         off, names = self.excluded_choices(key, values), [knob.name for knob in self.backend.cards[key].knobs]
-        refusal = next((off[name][value] for name, value in zip(names, values) if value in off.get(name, ())), "")
+        refusal = next(
+            (off[name][value] for name, value in zip(names, values) if value in off.get(name, ())), ""
+        )
         return ("error" if refusal else "", refusal)
 
 
 def _line(state: str = "", words: str = "", models: str | None = "") -> str:
-    """Return the value of a status line. models: those it is about, None the defaults; "" where it is about none."""
+    """Return the value of a status line. models: those it is about, None the defaults; "" where it is about
+    none."""
     about = {} if models == "" else {"models": _chosen(models)}
     return json_for_html({"state": state, "text": words, **about})
 
@@ -327,8 +441,13 @@ def _keys(picked: Any) -> Any:
 
 
 def lanes_picked(picked: Any, cards: dict[str, Any]) -> list[str]:
-    """Return the keys of the known methods in the picker's value, without duplicates, at most the maximum number of lanes."""
+    """Return the keys of the known methods in the picker's value, without duplicates, at most the maximum
+    number of lanes."""
     keys = _keys(picked)
-    names = [item.get("method") if isinstance(item, dict) else item for item in keys] if isinstance(keys, list) else ()
+    names = (
+        [item.get("method") if isinstance(item, dict) else item for item in keys]
+        if isinstance(keys, list)
+        else ()
+    )
     known = dict.fromkeys(key for key in names if isinstance(key, str) and key in cards)
     return [key for key in known if key != BASELINE][: LANES - 1]

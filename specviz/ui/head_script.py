@@ -1,6 +1,8 @@
-"""Insert a script into the page before Gradio's own, by middleware. Gradio inserts its ``head`` parameter after its client has
-started, which is too late for functions that the client reads when it loads (static/limit_animation_frames.js). Also adds the
-preview image of links, which needs an absolute address."""
+"""Insert a script into the page before Gradio's own, by middleware. Gradio inserts its ``head`` parameter
+after its client has started, which is too late for functions that the client reads when it loads
+(static/limit_animation_frames.js). Also adds the preview image of links, which needs an absolute
+address."""
+
 from __future__ import annotations
 
 import os
@@ -14,14 +16,16 @@ HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?"
 
 
 class HeadScript:
-    """ASGI middleware that inserts ``script`` at the beginning of the page's ``<head>``. Other responses, compressed ones and
-    pages without a ``<head>`` are passed on unchanged."""
+    """ASGI middleware that inserts ``script`` at the beginning of the page's ``<head>``. Other responses,
+    compressed ones and pages without a ``<head>`` are passed on unchanged."""
 
     def __init__(self, app: Any, script: str):
         self._app, self._script = app, f"<script>{script}</script>".encode()
 
     async def __call__(self, scope: dict, receive: Callable, send: Callable) -> None:
-        if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "").rstrip("/")) not in ("", "/"):
+        if scope["type"] != "http" or scope["path"].removeprefix(
+            scope.get("root_path", "").rstrip("/")
+        ) not in ("", "/"):
             await self._app(scope, receive, send)
             return
         start: dict = {}
@@ -38,7 +42,9 @@ class HeadScript:
                     body = b"".join(parts)
                     if scope["method"] != "HEAD":
                         body = body.replace(HEAD, HEAD + self._script + link_card(scope), 1)
-                        start["headers"] = [(k, v) for k, v in start["headers"] if k.lower() != b"content-length"]
+                        start["headers"] = [
+                            (k, v) for k, v in start["headers"] if k.lower() != b"content-length"
+                        ]
                         start["headers"].append((b"content-length", str(len(body)).encode()))
                     await send(start)
                     await send(message | {"body": body})
@@ -52,11 +58,14 @@ def _is_page(start: dict) -> bool:
 
 
 def link_card(scope: dict) -> bytes:
-    """Return the HTML elements that name a link's preview image, at the address of the request; empty if that is unknown."""
+    """Return the HTML elements that name a link's preview image, at the address of the request; empty if
+    that is unknown."""
     host = dict(scope.get("headers", ())).get(b"host", b"").decode("latin-1")
     if not HOST.fullmatch(host):
         return b""
     scheme = "https" if os.environ.get("SPACE_ID") else scope.get("scheme", "http")
     address = f"{scheme}://{host}{scope.get('root_path', '').rstrip('/')}/own/{LINK_CARD}"
-    return (f'<meta property="og:image" content="{address}"><meta property="og:image:width" content="1200">'
-            f'<meta property="og:image:height" content="630"><meta name="twitter:image" content="{address}">').encode()
+    return (
+        f'<meta property="og:image" content="{address}"><meta property="og:image:width" content="1200">'
+        f'<meta property="og:image:height" content="630"><meta name="twitter:image" content="{address}">'
+    ).encode()

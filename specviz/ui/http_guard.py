@@ -1,9 +1,10 @@
-"""HTTP checks in front of the page: open routes, host names, request sizes, limits per address (address_budget.py), and
-response headers.
+"""HTTP checks in front of the page: open routes, host names, request sizes, limits per address
+(address_budget.py), and response headers.
 
-Gradio has routes that this page does not use (uploads, a proxy, files, monitoring). All routes except OPEN_ROUTES are
-closed, so a new route of a later Gradio is closed, too.
+Gradio has routes that this page does not use (uploads, a proxy, files, monitoring). All routes except
+OPEN_ROUTES are closed, so a new route of a later Gradio is closed, too.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -34,35 +35,75 @@ from .stored_runs import StoredRuns
 log = logging.getLogger(__name__)
 
 OWN_FILES = "/own/"  # the page's own files by name: no path of this machine is shown to anybody
-OPEN_ROUTES = re.compile(r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/(assets|static|svelte)/[^?]+"
-                         r"|/gradio_api/(info/?|openapi\.json|startup-events|theme\.css|app_id/?|cancel|reset/?|queue/(join|data)"
-                         r"|heartbeat/[^/]+|(run|api)/[^/]+/?|call/(v2/)?[^/]+(/[^/]*)?)")
+OPEN_ROUTES = re.compile(
+    r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/(assets|static|svelte)/[^?]+"
+    r"|/gradio_api/(info/?|openapi\.json|startup-events|theme\.css|app_id/?|cancel|reset/?|queue/(join|data)"
+    r"|heartbeat/[^/]+|(run|api)/[^/]+/?|call/(v2/)?[^/]+(/[^/]*)?)"
+)
 CALL = re.compile(r"/gradio_api/call/([^/]+)/?")
-HEARTBEAT = re.compile(r"/gradio_api/heartbeat/([^/]+)")  # a page's stream, open as long as the page; its name is the session's
+HEARTBEAT = re.compile(
+    r"/gradio_api/heartbeat/([^/]+)"
+)  # a page's stream, open as long as the page; its name is the session's
 EVENT = re.compile(r"/gradio_api/(queue/join|call/(v2/)?[^/]+/?)")  # a POST to one of these queues an event
 BODY_SECONDS = 10.0  # until a request has arrived
 REST_BYTES = 65_536  # read of a refused request's body before its connection is closed, because closing with unread bytes loses the answer
 REST_SECONDS = 1.0
-FREE = (OWN_FILES, "/assets/", "/static/", "/svelte/")  # files of the page: reading one is not counted as a request
+FREE = (
+    OWN_FILES,
+    "/assets/",
+    "/static/",
+    "/svelte/",
+)  # files of the page: reading one is not counted as a request
 IN_FLIGHT = 128  # requests of an address that are being answered, streams included: a page holds two
 SWEEP = 1.0  # seconds between two searches for unread answers
-FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-prefix", b"x-forwarded-port",
-             b"x-forwarded-server", b"x-real-ip")
-# Gradio's page has scripts of its own in the text of the page and makes functions of its templates: both must be allowed.
-POLICY = ("default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-          "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
-          "object-src 'none'; base-uri 'self'; form-action 'none'; frame-ancestors ")
-STATUS = {"budget": 429, "size": 413, "http.slow": 408, "stored.gone": 404, "stored.route": 405, "stored.folder": 507, "stored.busy": 429}
+FORWARDED = (
+    b"forwarded",
+    b"x-forwarded-for",
+    b"x-forwarded-host",
+    b"x-forwarded-proto",
+    b"x-forwarded-prefix",
+    b"x-forwarded-port",
+    b"x-forwarded-server",
+    b"x-real-ip",
+)
+# Gradio's page has scripts of its own in the text of the page and makes functions of its templates: both
+# must be allowed.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
+    "object-src 'none'; base-uri 'self'; form-action 'none'; frame-ancestors "
+)
+STATUS = {
+    "budget": 429,
+    "size": 413,
+    "http.slow": 408,
+    "stored.gone": 404,
+    "stored.route": 405,
+    "stored.folder": 507,
+    "stored.busy": 429,
+}
 
 
 class HttpGuard:
-    """ASGI middleware that lets only checked requests through to the app. ``parameters``: {endpoint for programs: its parameters
-    in order}; ``own``: {name: file} that are served; ``api``: an ASGI app for the paths under /v1, or None; ``runs``: the runs that
-    are kept for links, or None."""
+    """ASGI middleware that lets only checked requests through to the app. ``parameters``: {endpoint for
+    programs: its parameters in order}; ``own``: {name: file} that are served; ``api``: an ASGI app for the
+    paths under /v1, or None; ``runs``: the runs that are kept for links, or None."""
 
-    def __init__(self, app: Any, parameters: dict[str, list[str]], own: dict[str, Path], budget: AddressBudget | None = None,
-                 event_queue: Callable[[], Any] = lambda: None, api: Any = None, runs: StoredRuns | None = None):
-        self._app, self._parameters, self._own, self._api, self._runs = app, parameters, own, api, runs
+    def __init__(
+        self,
+        app: Any,
+        parameters: dict[str, list[str]],
+        own: dict[str, Path],
+        budget: AddressBudget | None = None,
+        event_queue: Callable[[], Any] = lambda: None,
+        api: Any = None,
+        runs: StoredRuns | None = None,
+    ):
+        self._app = app
+        self._parameters = parameters
+        self._own = own
+        self._api = api
+        self._runs = runs
         self._hosts, self._proxies = allowed_hosts(), trusted_proxies()
         self._budget, self._event_queue = budget or AddressBudget(), event_queue
         self._sweeper: asyncio.Task | None = None
@@ -77,7 +118,12 @@ class HttpGuard:
         address = (scope.get("client") or ("", 0))[0]
         if address and self._in_flight[address] >= IN_FLIGHT:
             request = Request(scope)
-            await _answer(self._error(request, 429, "budget.events", most=IN_FLIGHT), request, _BoundedBody(receive), send)
+            await _answer(
+                self._error(request, 429, "budget.events", most=IN_FLIGHT),
+                request,
+                _BoundedBody(receive),
+                send,
+            )
             return
         self._in_flight[address] += 1
         try:
@@ -88,7 +134,9 @@ class HttpGuard:
                 del self._in_flight[address]
 
     async def _guarded(self, scope: dict, receive: Callable, send: Callable) -> None:
-        request, body, begun = Request(scope), _BoundedBody(receive), False
+        request = Request(scope)
+        body = _BoundedBody(receive)
+        begun = False
         event = b"" if request.method == "POST" and EVENT.fullmatch(_path(request)) else None
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
@@ -104,13 +152,19 @@ class HttpGuard:
             await send(message)
 
         try:
-            early = (self._answer_early(request, body) or await self._answer_stored(request, body)
-                     or await self._check_body(request, body, event is not None))
+            early = (
+                self._answer_early(request, body)
+                or await self._answer_stored(request, body)
+                or await self._check_body(request, body, event is not None)
+            )
             if early:
                 await _answer(early, request, body, send_with_headers)
                 return
             app = self._api if self._for_api(request) else self._app
-            address, page = request.client.host if request.client else "", HEARTBEAT.fullmatch(_path(request)) is not None
+            address, page = (
+                request.client.host if request.client else "",
+                HEARTBEAT.fullmatch(_path(request)) is not None,
+            )
             with self._budget.session(address, body.session, page):
                 await app(scope, body, send_with_headers)
         except Refused as why:
@@ -120,11 +174,15 @@ class HttpGuard:
             if begun and not isinstance(error, RuntimeError):
                 log_failure(log, f"{request.method} {shorten(_path(request), 80)} broke off", error)
                 return
-            log.warning("%s %s was refused: %s", request.method, shorten(_path(request), 80), type(error).__name__)
+            log.warning(
+                "%s %s was refused: %s", request.method, shorten(_path(request), 80), type(error).__name__
+            )
             if begun:  # a stream without a queued event: Gradio reports that in it and then fails
                 await send({"type": "http.response.body", "body": b""})
             else:
-                unknown = isinstance(error, (KeyError, LookupError)) or type(error).__name__ == "FnIndexInferError"
+                unknown = (
+                    isinstance(error, (KeyError, LookupError)) or type(error).__name__ == "FnIndexInferError"
+                )
                 answer = self._no_endpoint() if unknown else self._error(request, 400, "http.malformed")
                 await _answer(answer, request, body, send_with_headers)
 
@@ -136,13 +194,16 @@ class HttpGuard:
         if request.method not in ("GET", "HEAD") or not path.startswith(FREE):
             self._budget.request(request.client.host if request.client else "")
         if path.startswith(OWN_FILES):
-            file = self._own.get(path[len(OWN_FILES):])
+            file = self._own.get(path[len(OWN_FILES) :])
             return _file(file, request) if file else _error(404, "http.file")
         if self._runs and STORED.fullmatch(path):
             body.most = self._runs.most_bytes
         elif not OPEN_ROUTES.fullmatch(path) and not (self._api and path.startswith("/v1/")):
             return _error(404, "http.route")
-        if request.headers.get("content-length", "0").isdigit() and int(request.headers.get("content-length", "0")[:20]) > body.most:
+        if (
+            request.headers.get("content-length", "0").isdigit()
+            and int(request.headers.get("content-length", "0")[:20]) > body.most
+        ):
             raise Refused("size.body", most=body.most >> 10)
         for name in () if self._for_api(request) else _sessions(request):
             check_size("session", name)
@@ -155,7 +216,8 @@ class HttpGuard:
         return await self._runs.answer(request, route[1], body.whole) if self._runs and route else None
 
     async def _check_body(self, request: Request, body: _BoundedBody, event: bool) -> Response | None:
-        """Read the body of a POST and check its size; return why an endpoint for programs cannot be called with it, if so."""
+        """Read the body of a POST and check its size; return why an endpoint for programs cannot be called
+        with it, if so."""
         if request.method != "POST":
             return None
         if event:
@@ -171,10 +233,15 @@ class HttpGuard:
         check_size("openai body" if _path(request).startswith("/v1/") else "body", value)
         if isinstance(value, dict) and not self._for_api(request):
             check_size("session", value.get("session_hash"))
-            body.session = None if _path(request).startswith("/gradio_api/call/v2/") else value.get("session_hash")  # v2 takes no session
+            body.session = (
+                None if _path(request).startswith("/gradio_api/call/v2/") else value.get("session_hash")
+            )  # v2 takes no session
         if call is None:
             return None
-        parameters, arguments = self._parameters[call[1]], value.get("data") if isinstance(value, dict) else None
+        parameters, arguments = (
+            self._parameters[call[1]],
+            value.get("data") if isinstance(value, dict) else None,
+        )
         if isinstance(arguments, list) and len(arguments) == len(parameters):
             return None
         return _error(422, "http.arguments", name=call[1], arguments=", ".join(parameters))
@@ -194,8 +261,11 @@ class HttpGuard:
             queue = self._budget.queue = self._event_queue()
             self._sweeper = asyncio.get_running_loop().create_task(self._keep_sweeping(queue))
 
-    async def _keep_sweeping(self, queue: Any, sleep: Callable = asyncio.sleep, clock: Callable[[], float] = time.monotonic) -> None:
-        """Drop unread answers every SWEEP seconds, until the server ends. sleep, clock: other ones for tests."""
+    async def _keep_sweeping(
+        self, queue: Any, sleep: Callable = asyncio.sleep, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Drop unread answers every SWEEP seconds, until the server ends. sleep, clock: other ones for
+        tests."""
         late = False
         while True:
             before = clock()
@@ -209,7 +279,11 @@ class HttpGuard:
                 self._runs.sweep()
 
     def _error(self, request: Request, status: int, code: str, **values: Any) -> Response:
-        return self._refused(request, Refused(code, **values)) if self._for_api(request) else _error(status, code, **values)
+        return (
+            self._refused(request, Refused(code, **values))
+            if self._for_api(request)
+            else _error(status, code, **values)
+        )
 
     def _for_api(self, request: Request) -> bool:
         return self._api is not None and _path(request).startswith("/v1/")
@@ -220,14 +294,16 @@ class HttpGuard:
             from .openai_api import refusal
 
             return refusal(why)
-        return _json_error(STATUS.get(why.code) or STATUS.get(why.code.partition(".")[0], 400), str(why), why.code)
+        return _json_error(
+            STATUS.get(why.code) or STATUS.get(why.code.partition(".")[0], 400), str(why), why.code
+        )
 
     def _no_endpoint(self) -> Response:
         return _error(404, "http.endpoint", names=", ".join("/" + name for name in self._parameters))
 
     def _host_is_known(self, host: str) -> bool:
-        """Return whether the Host header is known: a page of a foreign name that points here may not read this server (DNS
-        rebinding). Bare addresses are allowed."""
+        """Return whether the Host header is known: a page of a foreign name that points here may not read
+        this server (DNS rebinding). Bare addresses are allowed."""
         try:
             name = urlsplit("//" + host).hostname or ""
         except ValueError:
@@ -236,10 +312,14 @@ class HttpGuard:
 
 
 class _BoundedBody:
-    """``receive`` that limits bytes and seconds, and can replay what was read. session: the one that the request names; most: bytes."""
+    """``receive`` that limits bytes and seconds, and can replay what was read. session: the one that the
+    request names; most: bytes."""
 
     def __init__(self, receive: Callable):
-        self._receive, self._count, self._ahead, self._whole = receive, 0, [], False
+        self._receive = receive
+        self._count = 0
+        self._ahead = []
+        self._whole = False
         self.session: Any = None
         self.most = BODY_BYTES
 
@@ -286,8 +366,8 @@ class _BoundedBody:
 
 
 def allowed_hosts() -> frozenset[str]:
-    """Return the host names by which this server may be addressed ("*": any, because a Space's proxy has already checked the
-    name)."""
+    """Return the host names by which this server may be addressed ("*": any, because a Space's proxy has
+    already checked the name)."""
     if os.environ.get("SPACE_ID"):
         return frozenset("*")
     named = os.environ.get("SPECVIZ_HOSTS", "").replace(",", " ").lower().split()
@@ -296,28 +376,34 @@ def allowed_hosts() -> frozenset[str]:
 
 
 def trusted_proxies() -> frozenset[str]:
-    """Return the addresses whose X-Forwarded headers are trusted: those that the owner configures; on a Space "*", its proxy."""
+    """Return the addresses whose X-Forwarded headers are trusted: those that the owner configures; on a
+    Space "*", its proxy."""
     if os.environ.get("SPACE_ID"):
         return frozenset("*")
     return frozenset(os.environ.get("SPECVIZ_PROXY", "").replace(",", " ").split())
 
 
 def _without_forged_headers(scope: dict, named: frozenset[str]) -> dict:
-    """Return the scope without X-Forwarded headers or, if its peer is a trusted proxy, with the client named by the proxy; the
-    client as ``client_key`` names it."""
+    """Return the scope without X-Forwarded headers or, if its peer is a trusted proxy, with the client
+    named by the proxy; the client as ``client_key`` names it."""
     peer = (scope.get("client") or ("", 0))[0]
     headers = scope["headers"]
     if "*" in named or peer in named:
-        client = b",".join(value for name, value in headers if name.lower() == b"x-forwarded-for").decode("latin-1")  # the proxy's is last
+        client = b",".join(value for name, value in headers if name.lower() == b"x-forwarded-for").decode(
+            "latin-1"
+        )  # the proxy's is last
         peer = client.rpartition(",")[2].strip()[:64] or peer
     else:
-        scope = scope | {"headers": [(name, value) for name, value in headers if name.lower() not in FORWARDED]}
+        scope = scope | {
+            "headers": [(name, value) for name, value in headers if name.lower() not in FORWARDED]
+        }
     return scope | {"client": (client_key(peer), 0)} if peer else scope
 
 
 def client_key(address: str) -> str:
-    """Return the key under which the limits of an address are counted: an IPv4 address in either notation as itself, without a
-    port; an IPv6 address as its first 64 bits, because a client has all addresses with these bits."""
+    """Return the key under which the limits of an address are counted: an IPv4 address in either notation
+    as itself, without a port; an IPv6 address as its first 64 bits, because a client has all addresses with
+    these bits."""
     host = address
     if address.startswith("["):
         host = address[1:].partition("]")[0]
@@ -348,8 +434,12 @@ def visitor(request: Any) -> Visitor:
 
 
 async def _answer(response: Response, request: Request, body: _BoundedBody, send: Callable) -> None:
-    """Send the answer to a request that was not passed on, and close the connection if its body has not arrived."""
-    if body.arrived or ("transfer-encoding" not in request.headers and request.headers.get("content-length", "0").strip() in ("", "0")):
+    """Send the answer to a request that was not passed on, and close the connection if its body has not
+    arrived."""
+    if body.arrived or (
+        "transfer-encoding" not in request.headers
+        and request.headers.get("content-length", "0").strip() in ("", "0")
+    ):
         await response(request.scope, body, send)
         return
     response.headers["connection"] = "close"
@@ -384,9 +474,12 @@ def _is_address(name: str) -> bool:
 def _headers(request: Request) -> list[tuple[bytes, bytes]]:
     """Return the headers of every response: no content sniffing, no referrer, no foreign frame."""
     framed = bool(os.environ.get("SPACE_ID")) or parse_qs(request.url.query).get("embed") == ["1"]
-    headers = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
-               "content-security-policy": POLICY + ("*" if framed else "'self'"),
-               **({} if framed else {"x-frame-options": "SAMEORIGIN"})}
+    headers = {
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "content-security-policy": POLICY + ("*" if framed else "'self'"),
+        **({} if framed else {"x-frame-options": "SAMEORIGIN"}),
+    }
     return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 

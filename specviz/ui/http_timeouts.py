@@ -1,6 +1,8 @@
-"""Time limits for incoming connections. A connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed, and so is one
-that sends more than ``REST_BYTES`` of a request's body after the answer. An address may have at most ``HALF_OPEN`` incomplete
-requests; one more closes its oldest, so that other visitors with the same address are still served."""
+"""Time limits for incoming connections. A connection whose request is not complete within
+``ARRIVAL_SECONDS`` is closed, and so is one that sends more than ``REST_BYTES`` of a request's body after
+the answer. An address may have at most ``HALF_OPEN`` incomplete requests; one more closes its oldest, so
+that other visitors with the same address are still served."""
+
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -23,9 +25,12 @@ def with_timeouts(protocol: type) -> type:
 
 
 class _Timed(_Protocol):
-    """Mixin of uvicorn's protocol: ``cycle`` is the request being answered, ``loop`` and ``transport`` are asyncio's."""
+    """Mixin of uvicorn's protocol: ``cycle`` is the request being answered, ``loop`` and ``transport`` are
+    asyncio's."""
 
-    _waiting: dict[str, OrderedDict[Any, None]]  # address -> its connections without a complete request, oldest first
+    _waiting: dict[
+        str, OrderedDict[Any, None]
+    ]  # address -> its connections without a complete request, oldest first
     _timer: Any = None
     _peer = ""
     _rest = 0  # bytes of the body since the request was answered

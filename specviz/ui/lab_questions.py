@@ -1,10 +1,11 @@
-"""Requests of the page other than runs: the Lab's measurements and the library of recordings. Those that need the
-engine wait in the same queue as runs, one at a time; the others (``Backend.light``) are answered at once. Input is
-untrusted.
+"""Requests of the page other than runs: the Lab's measurements and the library of recordings. Those that
+need the engine wait in the same queue as runs, one at a time; the others (``Backend.light``) are answered
+at once. Input is untrusted.
 
-An answer is a stream of JSON lines: {"state": "queued" | "working", "text"?, "part"?}, ..., {"state": "done", "answer"}
-or {"state": "error", "text", "code"}.
+An answer is a stream of JSON lines: {"state": "queued" | "working", "text"?, "part"?}, ..., {"state":
+"done", "answer"} or {"state": "error", "text", "code"}.
 """
+
 from __future__ import annotations
 
 import json
@@ -27,9 +28,16 @@ class LabQuestions:
     """The endpoint that answers the Lab's questions for one backend."""
 
     def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader | None = None):
-        self._backend, self._run_queue, self._loader = backend, run_queue, loader or Loader(backend)
+        self._backend = backend
+        self._run_queue = run_queue
+        self._loader = loader or Loader(backend)
 
-    async def ask(self, name: str, payload: dict = {}, request: gr.Request = cast(Any, None)) -> AsyncIterator[str]:  # noqa: B006
+    async def ask(
+        self,
+        name: str,
+        payload: dict = {},  # noqa: B006
+        request: gr.Request = cast(Any, None),
+    ) -> AsyncIterator[str]:
         """Answer one question: yield lines of JSON, the last one with state "done" or "error"."""
         try:
             self._check(name, payload)
@@ -48,7 +56,11 @@ class LabQuestions:
             async with aclosing(self._loader.wait(self._backend.wants(payload))) as progress:
                 async for words in progress:
                     yield _line(state="working", text=words)
-        job = EngineJob(None if light else self._run_queue, lambda stop: self._backend.answer(name, payload, stop, RUN_SECONDS), who)
+        job = EngineJob(
+            None if light else self._run_queue,
+            lambda stop: self._backend.answer(name, payload, stop, RUN_SECONDS),
+            who,
+        )
         async with aclosing(job.stream()) as parts:
             async for part in parts:
                 if isinstance(part, str):
@@ -56,7 +68,9 @@ class LabQuestions:
                     continue
                 answer = next((one for one in reversed(part) if light or not isinstance(one, str)), answer)
                 if not light:
-                    yield _line(state="working", **{"text" if isinstance(part[-1], str) else "part": part[-1]})
+                    yield _line(
+                        state="working", **{"text" if isinstance(part[-1], str) else "part": part[-1]}
+                    )
         yield _line(state="done", answer=answer)
 
     def _check(self, name: Any, payload: Any) -> None:
@@ -65,7 +79,10 @@ class LabQuestions:
         if not isinstance(name, str) or name not in self._backend.questions:
             raise Refused("field.question", names=", ".join(sorted(self._backend.questions)))
         try:
-            fits = isinstance(payload, (dict, type(None))) and len(json.dumps(payload, allow_nan=False)) <= QUESTION_CHARACTERS
+            fits = (
+                isinstance(payload, (dict, type(None)))
+                and len(json.dumps(payload, allow_nan=False)) <= QUESTION_CHARACTERS
+            )
         except (ValueError, RecursionError):
             fits = False
         if not fits:

@@ -1,9 +1,11 @@
-"""Limits of a visitor's run, checked on the server, because programs do not use the page's sliders. (Limits per client address:
-address_budget.py and run_queue.py; of a request's bytes and time: http_guard.py and http_timeouts.py.)
+"""Limits of a visitor's run, checked on the server, because programs do not use the page's sliders. (Limits
+per client address: address_budget.py and run_queue.py; of a request's bytes and time: http_guard.py and
+http_timeouts.py.)
 
-Input is any JSON. Its size is checked first (``SIZES``), then types and ranges: ``read_request`` returns a RunRequest with
-every value in range, or raises Refused. Numbers out of range are refused, not clamped, so that a run never silently differs
-from the request."""
+Input is any JSON. Its size is checked first (``SIZES``), then types and ranges: ``read_request`` returns a
+RunRequest with every value in range, or raises Refused. Numbers out of range are refused, not clamped, so
+that a run never silently differs from the request."""
+
 from __future__ import annotations
 
 import math
@@ -26,21 +28,53 @@ QUESTION_CHARACTERS = 20_000
 PICTURE_CHARACTERS = 700_000  # of a picture as a data URL, about 500 KB
 NO_DRAFT = "none"
 FIXED = "fixed"
-GENERATION = ("n", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "bad_words", "min_tokens",
-              "logprobs", "ignore_eos", "stop", "stop_token_ids", "response_format", "tools", "tool_choice", "enable_thinking",
-              "guidance_scale", "image", "hide_image", "generation_config")  # as run.request names them
-BASELINE = "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
+GENERATION = (
+    "n",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "bad_words",
+    "min_tokens",
+    "logprobs",
+    "ignore_eos",
+    "stop",
+    "stop_token_ids",
+    "response_format",
+    "tools",
+    "tool_choice",
+    "enable_thinking",
+    "guidance_scale",
+    "image",
+    "hide_image",
+    "generation_config",
+)  # as run.request names them
+BASELINE = (
+    "autoregressive"  # plain decoding: recorded in every run, so that a speed-up is measured and not assumed
+)
 SEED_BELOW = 2**31
-VALUE_NAMES = {"distribution": "whole distribution"}  # knob values whose name is not a reader's word, as in stage.js
+VALUE_NAMES = {
+    "distribution": "whole distribution"
+}  # knob values whose name is not a reader's word, as in stage.js
 
-__all__ = ["OPEN_RUNS", "RUN_SECONDS", "SENTENCE", "WAITING", "Refused", "RunQueue", "Visitor"]  # and what is defined here
+__all__ = [
+    "OPEN_RUNS",
+    "RUN_SECONDS",
+    "SENTENCE",
+    "WAITING",
+    "Refused",
+    "RunQueue",
+    "Visitor",
+]  # and what is defined here
 
 
 @dataclass(frozen=True)
 class Size:
-    """Limits of the size of a JSON value. what: its name in messages; characters: maximum length of each text and key;
-    values: maximum number of values in lists and objects, itself included; depth: maximum nesting; picture: maximum length of a text
-    that is a picture's data URL."""
+    """Limits of the size of a JSON value. what: its name in messages; characters: maximum length of each
+    text and key; values: maximum number of values in lists and objects, itself included; depth: maximum
+    nesting; picture: maximum length of a text that is a picture's data URL."""
 
     what: str
     characters: int
@@ -95,7 +129,9 @@ def check_size(name: str, value: Any) -> None:
             todo += [(inner, depth + 1) for inner in one.values()]
         elif isinstance(one, (list, tuple)):
             todo += [(inner, depth + 1) for inner in one]
-        elif isinstance(one, str) and len(one) > (most := max(size.characters, size.picture * one.startswith(PICTURE))):
+        elif isinstance(one, str) and len(one) > (
+            most := max(size.characters, size.picture * one.startswith(PICTURE))
+        ):
             raise Refused("size.text", what=size.what, count=len(one), most=most)
         elif isinstance(one, int) and one.bit_length() > 3.33 * DIGITS:
             raise Refused("size.text", what=size.what, count=one.bit_length() * 301 // 1000, most=DIGITS)
@@ -103,9 +139,9 @@ def check_size(name: str, value: Any) -> None:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A validated request for a run. ``lanes``: (method key, knobs) in the order of the screen, plain decoding last; ``turns``:
-    earlier messages; ``shelf``: what the engine keeps from this visitor's earlier runs; all requests of a visitor share one
-    dict."""
+    """A validated request for a run. ``lanes``: (method key, knobs) in the order of the screen, plain
+    decoding last; ``turns``: earlier messages; ``shelf``: what the engine keeps from this visitor's earlier
+    runs; all requests of a visitor share one dict."""
 
     prompt: str
     lanes: tuple[tuple[str, dict[str, Any]], ...]
@@ -121,7 +157,9 @@ class RunRequest:
     target: str | None = None
     predicted: str = ""
     draft: str | None = None
-    generation: dict[str, Any] = field(default_factory=dict)  # fields of run.request.GenerationRequest, checked by the engine
+    generation: dict[str, Any] = field(
+        default_factory=dict
+    )  # fields of run.request.GenerationRequest, checked by the engine
     shelf: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @property
@@ -131,15 +169,25 @@ class RunRequest:
 
     @property
     def models(self) -> str | None:
-        """One name for target, draft model and weight layout, which identifies loaded models; see ``model_key``."""
+        """One name for target, draft model and weight layout, which identifies loaded models; see
+        ``model_key``."""
         return model_key(self.target, self.draft, self.deterministic)
 
     def fields(self) -> dict[str, Any]:
-        """Return the request's fields. The page always sends all settings; if ``generation_config`` asks for the
-        model's recommended ones, temperature 0 and top_p 1 count as not set."""
-        own = {"temperature": self.temperature, "top_p": self.top_p, "seed": self.seed, "max_tokens": self.max_new_tokens}
+        """Return the request's fields. The page always sends all settings; if ``generation_config`` asks
+        for the model's recommended ones, temperature 0 and top_p 1 count as not set."""
+        own = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "seed": self.seed,
+            "max_tokens": self.max_new_tokens,
+        }
         if self.generation.get("generation_config"):
-            own = {name: value for name, value in own.items() if (name, value) not in (("temperature", 0), ("top_p", 1))}
+            own = {
+                name: value
+                for name, value in own.items()
+                if (name, value) not in (("temperature", 0), ("top_p", 1))
+            }
         return {"generation_config": False} | self.generation | own
 
     def messages(self) -> list[dict[str, str]]:
@@ -148,35 +196,56 @@ class RunRequest:
         return [*system, *self.turns, {"role": "user", "content": self.prompt}]
 
 
-def read_request(cards: dict[str, Any], *, prompt: Any, methods: Any = None, knobs: Any = None, max_new_tokens: Any = 128,
-                 temperature: Any = 0.0, top_p: Any = 1.0, seed: Any = 0, repeats: Any = 1, system: Any = "", turns: Any = None,
-                 target: Any = None, deterministic: Any = False, predicted: Any = "", draft: Any = None,
-                 prompts: Any = 1, generation: Any = None) -> RunRequest:
+def read_request(
+    cards: dict[str, Any],
+    *,
+    prompt: Any,
+    methods: Any = None,
+    knobs: Any = None,
+    max_new_tokens: Any = 128,
+    temperature: Any = 0.0,
+    top_p: Any = 1.0,
+    seed: Any = 0,
+    repeats: Any = 1,
+    system: Any = "",
+    turns: Any = None,
+    target: Any = None,
+    deterministic: Any = False,
+    predicted: Any = "",
+    draft: Any = None,
+    prompts: Any = 1,
+    generation: Any = None,
+) -> RunRequest:
     """Check one request against the limits and the catalogue's cards (key -> card). Raises Refused."""
     for name, value in locals().items():
         if name != "cards":
             check_size(name, value)
-    return _affordable(RunRequest(
-        prompt=_text("prompt", prompt, needed=True),
-        lanes=_lanes(cards, methods, knobs),
-        max_new_tokens=_number("max_new_tokens", max_new_tokens, 1, NEW_TOKENS, whole=True, unit=" tokens"),
-        temperature=_number("temperature", temperature, 0, 2),
-        top_p=_number("top_p", top_p, 0.01, 1),
-        seed=_number("seed", seed, 0, SEED_BELOW - 1, whole=True),
-        repeats=_number("repeats", repeats, 1, REPEATS, whole=True),
-        prompts=_number("prompts", prompts, 1, PROMPTS, whole=True),
-        deterministic=deterministic is True,
-        system=_text("system", system),
-        turns=_turns(turns),
-        target=model_name(target),
-        predicted=_text("predicted", predicted),
-        draft=model_name(draft),
-        generation=_generation(generation),
-    ))
+    return _affordable(
+        RunRequest(
+            prompt=_text("prompt", prompt, needed=True),
+            lanes=_lanes(cards, methods, knobs),
+            max_new_tokens=_number(
+                "max_new_tokens", max_new_tokens, 1, NEW_TOKENS, whole=True, unit=" tokens"
+            ),
+            temperature=_number("temperature", temperature, 0, 2),
+            top_p=_number("top_p", top_p, 0.01, 1),
+            seed=_number("seed", seed, 0, SEED_BELOW - 1, whole=True),
+            repeats=_number("repeats", repeats, 1, REPEATS, whole=True),
+            prompts=_number("prompts", prompts, 1, PROMPTS, whole=True),
+            deterministic=deterministic is True,
+            system=_text("system", system),
+            turns=_turns(turns),
+            target=model_name(target),
+            predicted=_text("predicted", predicted),
+            draft=model_name(draft),
+            generation=_generation(generation),
+        )
+    )
 
 
 def _affordable(asked: RunRequest) -> RunRequest:
-    """Return the run if its lanes have at most as many answers in all as a visitor may ask for. Raises Refused."""
+    """Return the run if its lanes have at most as many answers in all as a visitor may ask for. Raises
+    Refused."""
     lanes = len(asked.lanes)
     if asked.answers > 1 and asked.prompts > 1:
         raise Refused("field.answers_prompts")
@@ -186,7 +255,8 @@ def _affordable(asked: RunRequest) -> RunRequest:
 
 
 def _generation(given: Any) -> dict[str, Any]:
-    """Return further fields of a request by name, without None and empty values. Raises Refused that names an unknown one."""
+    """Return further fields of a request by name, without None and empty values. Raises Refused that names
+    an unknown one."""
     given = {} if given is None else given
     if not isinstance(given, dict):
         raise Refused("field.generation_form")
@@ -221,7 +291,9 @@ def _number(name: str, value: Any, low: float, high: float, whole: bool = False,
         if not math.isfinite(number) or (whole and number != int(number)):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise Refused("field.number", what=what, kind=kind, low=low, high=high, unit=unit, value=_shown(value)) from None
+        raise Refused(
+            "field.number", what=what, kind=kind, low=low, high=high, unit=unit, value=_shown(value)
+        ) from None
     if not low <= number <= high:
         raise Refused("field.range", what=what, low=low, high=high, unit=unit, value=_shown(value))
     return int(number) if whole else number
@@ -230,12 +302,17 @@ def _number(name: str, value: Any, low: float, high: float, whole: bool = False,
 def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
-    return shorten(repr(value) if isinstance(value, (str, int, float, bool)) else f"a {type(value).__name__}", 40)
+    return shorten(
+        repr(value) if isinstance(value, (str, int, float, bool)) else f"a {type(value).__name__}", 40
+    )
 
 
 def _lanes(cards: dict[str, Any], methods: Any, knobs: Any) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """Return (method, knobs) of each lane; a method may repeat with other knobs, and identical lanes are merged."""
-    asked = [parse_lane(item) for item in ([methods] if isinstance(methods, (str, dict)) else _list_of(methods))]
+    """Return (method, knobs) of each lane; a method may repeat with other knobs, and identical lanes are
+    merged."""
+    asked = [
+        parse_lane(item) for item in ([methods] if isinstance(methods, (str, dict)) else _list_of(methods))
+    ]
     if knobs is None:
         knobs = {}
     if not isinstance(knobs, dict) or not all(isinstance(given, dict) for given in knobs.values()):
@@ -260,29 +337,41 @@ def _list_of(methods: Any) -> list[Any]:
 
 
 def parse_lane(item: Any) -> tuple[str, dict[str, Any]]:
-    """Return (method key, knobs) of a lane, given as a key or as {"method": key, "knobs": {knob: value}}. Raises Refused."""
+    """Return (method key, knobs) of a lane, given as a key or as {"method": key, "knobs": {knob: value}}.
+    Raises Refused."""
     if isinstance(item, str):
         return item, {}
-    if isinstance(item, dict) and isinstance(item.get("method"), str) and isinstance(item.get("knobs", {}), dict):
+    if (
+        isinstance(item, dict)
+        and isinstance(item.get("method"), str)
+        and isinstance(item.get("knobs", {}), dict)
+    ):
         return item["method"], item.get("knobs", {})
     raise Refused("field.methods")
 
 
 def lane_titles(lanes: Any, cards: dict[str, Any]) -> list[str]:
-    """Return the title of each lane: its method's title, and the knobs that differ if several lanes use the same method."""
-    whole = [(key, {knob.name: knob.default for knob in getattr(cards[key], "knobs", ())} | knobs) for key, knobs in lanes]
+    """Return the title of each lane: its method's title, and the knobs that differ if several lanes use the
+    same method."""
+    whole = [
+        (key, {knob.name: knob.default for knob in getattr(cards[key], "knobs", ())} | knobs)
+        for key, knobs in lanes
+    ]
     out = []
     for key, knobs in whole:
         others = [given for other, given in whole if other == key]
-        different = [f"{name.replace('_', ' ')} {VALUE_NAMES.get(value, value)}" for name, value in knobs.items()
-                     if any(given[name] != value for given in others)]
+        different = [
+            f"{name.replace('_', ' ')} {VALUE_NAMES.get(value, value)}"
+            for name, value in knobs.items()
+            if any(given[name] != value for given in others)
+        ]
         out.append(", ".join([cards[key].title, *different]))
     return out
 
 
 def read_knobs(card: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the given knobs of a method's lane, checked by the method; empty if none is given. Raises Refused with the method's
-    message."""
+    """Return the given knobs of a method's lane, checked by the method; empty if none is given. Raises
+    Refused with the method's message."""
     try:
         return card.read_knobs(given) if given else {}
     except ValueError as why:
@@ -292,7 +381,9 @@ def read_knobs(card: Any, given: dict[str, Any]) -> dict[str, Any]:
 def _turns(turns: Any) -> tuple[dict[str, str], ...]:
     turns = turns or []
     good = isinstance(turns, (list, tuple)) and all(
-        isinstance(t, dict) and t.get("role") in ("user", "assistant") and isinstance(t.get("content"), str) for t in turns)
+        isinstance(t, dict) and t.get("role") in ("user", "assistant") and isinstance(t.get("content"), str)
+        for t in turns
+    )
     if not good:
         raise Refused("field.turns")
     if len(turns) > TURNS or sum(len(t["content"]) for t in turns) > CONVERSATION_CHARACTERS:
@@ -301,13 +392,14 @@ def _turns(turns: Any) -> tuple[dict[str, str], ...]:
 
 
 def model_key(target: Any, draft: Any, fixed: bool = False) -> str | None:
-    """Return one name for target and draft model; None if both are the defaults. fixed: with a memory layout of the weights that
-    is the same in every process."""
+    """Return one name for target and draft model; None if both are the defaults. fixed: with a memory
+    layout of the weights that is the same in every process."""
     return f"{target or ''}|{draft or ''}{f'|{FIXED}' * fixed}" if draft or fixed else target or None
 
 
 def split_model_key(models: str | None) -> tuple[str | None, str | None]:
-    """Return (target, draft) of a ``model_key``; None stands for the default target, or the draft paired with the target."""
+    """Return (target, draft) of a ``model_key``; None stands for the default target, or the draft paired
+    with the target."""
     target, draft, *_ = [*(models or "").split("|"), ""]
     return target or None, draft or None
 

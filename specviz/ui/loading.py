@@ -2,6 +2,7 @@
 
 A visitor who waits for a model occupies no place in the queue, and gets progress messages.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -48,8 +49,12 @@ class Loader:
         """Return the loading task of this target, started if nothing else is loading; None otherwise."""
         with self._lock:
             if self._loading is None or self._loading.done():
-                self._target, self._loading, self._began = target, Future(), time.monotonic()
-                threading.Thread(target=self._load, args=(target, self._loading), name="specviz-loading", daemon=True).start()
+                self._target = target
+                self._loading = Future()
+                self._began = time.monotonic()
+                threading.Thread(
+                    target=self._load, args=(target, self._loading), name="specviz-loading", daemon=True
+                ).start()
             return self._loading if self._target == target else None
 
     def _load(self, target: str | None, done: Future[None]) -> None:
@@ -68,5 +73,9 @@ class Loader:
     def _progress(self, another: bool) -> str:
         what = text("models.another" if another else "models.start")
         seconds, so_far = time.monotonic() - self._began, self._backend.progress(self._target)
-        return text("models.loading", what=what, so_far=f", {so_far}" if so_far else "",
-                    seconds=f", {seconds:.0f} s so far" if seconds >= REPORT else "")
+        return text(
+            "models.loading",
+            what=what,
+            so_far=f", {so_far}" if so_far else "",
+            seconds=f", {seconds:.0f} s so far" if seconds >= REPORT else "",
+        )

@@ -1,12 +1,14 @@
 """Make the recordings that the page plays before anybody has started a run.
 
-    python -m specviz.ui.make_recordings all                    every recording that assets/traces/index.yaml describes
-    python -m specviz.ui.make_recordings first edit             some of them
-    python -m specviz.ui.make_recordings --out run.jsonl [--methods a,b,c] [--prompt P] [--max-new-tokens N] [--seed S]
+    python -m specviz.ui.make_recordings all                    every recording that
+    assets/traces/index.yaml describes python -m specviz.ui.make_recordings first edit             some of
+    them python -m specviz.ui.make_recordings --out run.jsonl [--methods a,b,c] [--prompt P]
+    [--max-new-tokens N] [--seed S]
 
-The same engine and the same lanes as a press of Run, written as one trace file with ``mode: recorded``. Make them on a quiet
-machine: their times are shown to everybody.
+The same engine and the same lanes as a press of Run, written as one trace file with ``mode: recorded``.
+Make them on a quiet machine: their times are shown to everybody.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -41,14 +43,20 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
     engine.load(request.target)
     records: list[dict] = []
     for _ in range(2):  # the first run of a process also pays for what is done once: tables, kernels
-        records = [r for batch in run_lanes(engine.loaded(request.target), request, RUN_SECONDS, mode="recorded")
-                   if isinstance(batch, list) for r in batch]
+        records = [
+            r
+            for batch in run_lanes(engine.loaded(request.target), request, RUN_SECONDS, mode="recorded")
+            if isinstance(batch, list)
+            for r in batch
+        ]
     failed = next((r["why"] for r in records if r["type"] == "error"), None)
     if failed:
         raise Refused("run.engine", why=failed)
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".gz":
-        text = "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in records)
+        text = "".join(
+            json.dumps(r, ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n" for r in records
+        )
         write_file(out, gzip.compress(text.encode(), mtime=0))
     else:
         Trace(records).save(out)
@@ -57,7 +65,9 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Make recordings as the command line asks; return the exit status."""
-    parse = argparse.ArgumentParser(prog="python -m specviz.ui.make_recordings", description="Record a run for the page's first load.")
+    parse = argparse.ArgumentParser(
+        prog="python -m specviz.ui.make_recordings", description="Record a run for the page's first load."
+    )
     parse.add_argument("names", nargs="*", help="recordings of assets/traces/index.yaml, or all")
     parse.add_argument("--out", type=Path, default=RECORDED)
     parse.add_argument("--methods", help="comma-separated; plain decoding is always the last lane")
@@ -83,16 +93,26 @@ def _jobs(given: argparse.Namespace, engine: Engine) -> Iterator[tuple[Path, dic
     if not given.names:
         start = start_content(engine.cards)
         methods = given.methods.split(",") if given.methods else list(start.chosen)
-        yield given.out, {"prompt": given.prompt or start.examples[0]["prompt"], "methods": methods, "seed": given.seed,
-                          "max_new_tokens": given.max_new_tokens, "temperature": given.temperature}
+        yield (
+            given.out,
+            {
+                "prompt": given.prompt or start.examples[0]["prompt"],
+                "methods": methods,
+                "seed": given.seed,
+                "max_new_tokens": given.max_new_tokens,
+                "temperature": given.temperature,
+            },
+        )
         return
     recipes = yaml.safe_load((RECORDED.parent / "index.yaml").read_text(encoding="utf-8"))
     for name in recipes if given.names == ["all"] else given.names:
         if name not in recipes:
             raise Refused("recording.name", name=name, names=", ".join(recipes))
         plain = name == RECORDED.stem  # the recording that is part of the page is read uncompressed
-        yield RECORDED.parent / (f"{name}.jsonl" if plain else f"{name}.jsonl.gz"), {
-            key: value for key, value in recipes[name].items() if key not in SHOWN}
+        yield (
+            RECORDED.parent / (f"{name}.jsonl" if plain else f"{name}.jsonl.gz"),
+            {key: value for key, value in recipes[name].items() if key not in SHOWN},
+        )
 
 
 if __name__ == "__main__":

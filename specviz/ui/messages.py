@@ -1,8 +1,9 @@
-"""All messages of the page and its endpoints, by identifier. Tests refer to identifiers, so a wording can be changed
-here alone.
+"""All messages of the page and its endpoints, by identifier. Tests refer to identifiers, so a wording can
+be changed here alone.
 
 ``Refused`` has the identifier (``code``) and the values of its message.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -31,8 +32,10 @@ TEXTS = {
     "field.answers": "{n} answers of {lanes} lanes are too many: a run gives at most {most} answers in all.",
     "field.answers_prompts": "Several answers (n) do not go with several prompts at once: choose one of the two.",
     "field.turns": 'Earlier messages must be a list of {{"role": "user" or "assistant", "content": text}}.',
-    "field.conversation": ("This conversation is too long to continue (at most {turns} messages and {characters:,} characters): "
-                           "start a new chat."),
+    "field.conversation": (
+        "This conversation is too long to continue (at most {turns} messages and {characters:,} characters): "
+        "start a new chat."
+    ),
     "field.model": "The model must be given by its name.",
     "field.generation_form": "The request's further fields must be an object of fields by name.",
     "field.generation": "A request has no further field {name}; there are {names}.",
@@ -40,8 +43,10 @@ TEXTS = {
     "field.draft": "There is no draft model {name!r} for this target; choose one of the list, or none.",
     "field.question": "There is no such question; there are {names}.",
     "field.details": "A question's details must be an object of at most {most:,} characters.",
-    "field.seed_note": ("Above temperature 0, methods that decide by measured times ({titles}{more}) draw other tokens for the same seed. "
-                        "The i-th of several prompts at once takes seed + i."),
+    "field.seed_note": (
+        "Above temperature 0, methods that decide by measured times ({titles}{more}) draw other tokens for the same seed. "
+        "The i-th of several prompts at once takes seed + i."
+    ),
     # the queue and an address's budget
     "queue.full": "{waiting} runs are waiting already: try again in a minute; the recorded run stays playable.",
     "queue.share": "{count} runs of this address are waiting already, its share of a busy queue: wait for one of them.",
@@ -116,7 +121,7 @@ TEXTS = {
     "openai.value": "{field} must be {form}.",
     "openai.model": "There is no model {name!r}; there are {names}.",
     "openai.messages": "messages must be a list of 1 to {most} objects with a role (system, user, assistant or tool) and a text content; "
-                       "the last one is the user's or a tool's.",
+    "the last one is the user's or a tool's.",
     "openai.key": "This server needs an API key: Authorization: Bearer KEY.",
     "openai.route": "There is no such route; there are /v1/models, /v1/chat/completions, /v1/completions and /v1/traces/ID.",
     "openai.trace": "This trace is no longer kept.",
@@ -129,7 +134,8 @@ def text(code: str, /, **values: Any) -> str:
 
 
 def shorten(words: Any, most: int = SENTENCE) -> str:
-    """Return text from outside on one line, of at most ``most`` characters, without control or direction characters."""
+    """Return text from outside on one line, of at most ``most`` characters, without control or direction
+    characters."""
     return one_line(words, most)
 
 

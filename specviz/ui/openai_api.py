@@ -1,9 +1,12 @@
-"""OpenAI-compatible endpoint: /v1/models, /v1/chat/completions, /v1/completions, and /v1/traces/ID for the trace of an answer.
+"""OpenAI-compatible endpoint: /v1/models, /v1/chat/completions, /v1/completions, and /v1/traces/ID for the
+trace of an answer.
 
-``extra_body={"speculative": {"method": KEY, "knobs": {...}}}`` chooses the method; an answer's ``speculative`` field
-holds the mean accepted length, the number of target passes and a link to its trace. The queue, the limits and each
-address's share are those of the page. Fields have vLLM's names and semantics; an unknown field is refused by name.
+``extra_body={"speculative": {"method": KEY, "knobs": {...}}}`` chooses the method; an answer's
+``speculative`` field holds the mean accepted length, the number of target passes and a link to its trace.
+The queue, the limits and each address's share are those of the page. Fields have vLLM's names and
+semantics; an unknown field is refused by name.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -27,42 +30,119 @@ from starlette.routing import Route
 from .backend import Backend
 from .engine_job import EngineJob
 from .generation import Generation
-from .limits import ANSWERS, BASELINE, CONVERSATION_CHARACTERS, NEW_TOKENS, RUN_SECONDS, TURNS, RunQueue, Visitor, read_knobs
+from .limits import (
+    ANSWERS,
+    BASELINE,
+    CONVERSATION_CHARACTERS,
+    NEW_TOKENS,
+    RUN_SECONDS,
+    TURNS,
+    RunQueue,
+    Visitor,
+    read_knobs,
+)
 from .loading import Loader
 from .messages import Refused, shorten
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
-REQUEST_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",
-                  "bad_words", "min_tokens", "ignore_eos", "stop", "stop_token_ids", "seed", "max_tokens", "n",
-                  "response_format", "tools", "tool_choice", "enable_thinking", "guidance_scale", "generation_config")
-OTHER_FIELDS = ("chat_template_kwargs", "model", "stream", "stream_options", "max_completion_tokens", "logprobs", "speculative", "user",
-                "metadata", "store")
+REQUEST_FIELDS = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "bad_words",
+    "min_tokens",
+    "ignore_eos",
+    "stop",
+    "stop_token_ids",
+    "seed",
+    "max_tokens",
+    "n",
+    "response_format",
+    "tools",
+    "tool_choice",
+    "enable_thinking",
+    "guidance_scale",
+    "generation_config",
+)
+OTHER_FIELDS = (
+    "chat_template_kwargs",
+    "model",
+    "stream",
+    "stream_options",
+    "max_completion_tokens",
+    "logprobs",
+    "speculative",
+    "user",
+    "metadata",
+    "store",
+)
 MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 DEFAULT_METHOD = "speculative"
 TRACES = 64  # traces kept until newer ones replace them
 TRACE_BYTES = 32 * 2**20  # bytes of them
-FINISH = {"stop": "stop", "stop_string": "stop", "length": "length", "context": "length", "deadline": "length", "stopped": "stop"}
-STATUS = {"openai.key": 401, "openai.model": 404, "openai.route": 404, "openai.trace": 404, "run.crashed": 500, "run.memory": 503,
-          "run.silent": 503, "models.failed": 500, "models.memory": 503}
-TYPES = {401: "authentication_error", 404: "not_found_error", 413: "invalid_request_error", 429: "rate_limit_error",
-         500: "server_error", 503: "server_error"}
+FINISH = {
+    "stop": "stop",
+    "stop_string": "stop",
+    "length": "length",
+    "context": "length",
+    "deadline": "length",
+    "stopped": "stop",
+}
+STATUS = {
+    "openai.key": 401,
+    "openai.model": 404,
+    "openai.route": 404,
+    "openai.trace": 404,
+    "run.crashed": 500,
+    "run.memory": 503,
+    "run.silent": 503,
+    "models.failed": 500,
+    "models.memory": 503,
+}
+TYPES = {
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "server_error",
+}
 
 
 class OpenAIApi:
-    """An ASGI app with the endpoints under /v1. keys: API keys, of which a request must carry one; if empty, no key is needed.
-    page: whether the page is served, too, where the trace of an answer can be opened."""
+    """An ASGI app with the endpoints under /v1. keys: API keys, of which a request must carry one; if
+    empty, no key is needed. page: whether the page is served, too, where the trace of an answer can be
+    opened."""
 
-    def __init__(self, backend: Backend, run_queue: RunQueue, loader: Loader, keys: tuple[str, ...] = (), page: bool = False):
+    def __init__(
+        self,
+        backend: Backend,
+        run_queue: RunQueue,
+        loader: Loader,
+        keys: tuple[str, ...] = (),
+        page: bool = False,
+    ):
         self._page = page
-        self._backend, self._run_queue, self._loader, self._keys = backend, run_queue, loader, keys
+        self._backend = backend
+        self._run_queue = run_queue
+        self._loader = loader
+        self._keys = keys
         self._traces: OrderedDict[str, str] = OrderedDict()
-        self._app = Starlette(routes=[
-            Route("/v1/models", self._models, methods=["GET"]),
-            Route("/v1/models/{name:path}", self._model, methods=["GET"]),
-            Route("/v1/chat/completions", self._chat, methods=["POST"]),
-            Route("/v1/completions", self._completions, methods=["POST"]),
-            Route("/v1/traces/{name}", self._trace, methods=["GET"]),
-            Route("/{path:path}", self._nothing, methods=["GET", "POST", "PUT", "DELETE"])])
+        self._app = Starlette(
+            routes=[
+                Route("/v1/models", self._models, methods=["GET"]),
+                Route("/v1/models/{name:path}", self._model, methods=["GET"]),
+                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/completions", self._completions, methods=["POST"]),
+                Route("/v1/traces/{name}", self._trace, methods=["GET"]),
+                Route("/{path:path}", self._nothing, methods=["GET", "POST", "PUT", "DELETE"]),
+            ]
+        )
 
     async def __call__(self, scope: dict, receive: Callable, send: Callable) -> None:
         await self._app(scope, receive, send)
@@ -73,18 +153,28 @@ class OpenAIApi:
     async def _models(self, request: Request) -> Response:
         if why := self._wrong_key(request):
             return why
-        return JSONResponse({"object": "list", "data": [_model_object(name) for name in self._names().values()]})
+        return JSONResponse(
+            {"object": "list", "data": [_model_object(name) for name in self._names().values()]}
+        )
 
     async def _model(self, request: Request) -> Response:
         if why := self._wrong_key(request):
             return why
         name = request.path_params["name"]
-        return JSONResponse(_model_object(name)) if name in self._names().values() else refusal(self._no_model(name))
+        return (
+            JSONResponse(_model_object(name))
+            if name in self._names().values()
+            else refusal(self._no_model(name))
+        )
 
     async def _trace(self, request: Request) -> Response:
         """Return the recorded run; its name cannot be guessed, so that the link needs no key."""
         found = self._traces.get(request.path_params["name"].removesuffix(".jsonl"))
-        return refusal(Refused("openai.trace")) if found is None else PlainTextResponse(found, media_type="application/jsonl")
+        return (
+            refusal(Refused("openai.trace"))
+            if found is None
+            else PlainTextResponse(found, media_type="application/jsonl")
+        )
 
     async def _chat(self, request: Request) -> Response:
         return await self._generate(request, ChatShape)
@@ -98,7 +188,9 @@ class OpenAIApi:
         try:
             body = await request.json()
             address = request.client.host if request.client else ""
-            target, asked = self._read(body, kind, owner_of(address, request.headers.get("authorization", "")))
+            target, asked = self._read(
+                body, kind, owner_of(address, request.headers.get("authorization", ""))
+            )
             shape = kind(self._names()[target], str(request.base_url).rstrip("/"))
             chunks = self._chunks(target, asked, shape, Visitor(address))
             streamed, usage = _stream_fields(body)
@@ -132,9 +224,12 @@ class OpenAIApi:
         fields = {name: body[name] for name in REQUEST_FIELDS if body.get(name) is not None}
         _stream_fields(body)
         length = body.get("max_completion_tokens")
-        fields |= {"max_tokens": fields.get("max_tokens", NEW_TOKENS) if length is None else length,
-                   "logprobs": kind.logprobs(body), "seed": fields.get("seed", secrets.randbits(31)),
-                   **_template_fields(body.get("chat_template_kwargs"))}
+        fields |= {
+            "max_tokens": fields.get("max_tokens", NEW_TOKENS) if length is None else length,
+            "logprobs": kind.logprobs(body),
+            "seed": fields.get("seed", secrets.randbits(31)),
+            **_template_fields(body.get("chat_template_kwargs")),
+        }
         for name, most in (("max_tokens", NEW_TOKENS), ("n", ANSWERS)):
             if not isinstance(fields.get(name, 1), int) or not 1 <= fields.get(name, 1) <= most:
                 raise Refused("openai.value", field=name, form=f"a whole number from 1 to {most}")
@@ -143,25 +238,42 @@ class OpenAIApi:
 
     def _method(self, asked: Any, target: str | None) -> tuple[str, dict[str, Any]]:
         asked = {} if asked is None else asked
-        if not isinstance(asked, dict) or not isinstance(asked.get("knobs", {}), dict) or set(asked) - {"method", "knobs"}:
-            raise Refused("openai.value", field="speculative", form='an object {"method": KEY, "knobs": {NAME: VALUE}}')
+        if (
+            not isinstance(asked, dict)
+            or not isinstance(asked.get("knobs", {}), dict)
+            or set(asked) - {"method", "knobs"}
+        ):
+            raise Refused(
+                "openai.value", field="speculative", form='an object {"method": KEY, "knobs": {NAME: VALUE}}'
+            )
         key = asked.get("method")
         if key is None:
             off = self._backend.unsupported_reason(target) if self._backend.ready(target) else {}
-            key = BASELINE if DEFAULT_METHOD in off or DEFAULT_METHOD not in self._backend.cards else DEFAULT_METHOD
+            key = (
+                BASELINE
+                if DEFAULT_METHOD in off or DEFAULT_METHOD not in self._backend.cards
+                else DEFAULT_METHOD
+            )
         cards = {name: card for name, card in self._backend.cards.items() if ":" not in name}
         if not isinstance(key, str) or key not in cards:
             raise Refused("field.method", name=shorten(key, 60), names=", ".join(cards))
         return key, read_knobs(cards[key], asked.get("knobs", {}))
 
-    async def _chunks(self, target: str | None, asked: Generation, shape: Shape, visitor: Visitor) -> AsyncGenerator[dict[str, Any]]:
+    async def _chunks(
+        self, target: str | None, asked: Generation, shape: Shape, visitor: Visitor
+    ) -> AsyncGenerator[dict[str, Any]]:
         """Yield the chunks of an answer, after its place in the queue. Raises Refused."""
         with self._run_queue.open_run(visitor.address):
             async with aclosing(self._loader.wait(target)) as progress:
                 async for _ in progress:
                     pass
             batch = await asyncio.to_thread(self._backend.batch_name, target, asked)
-            job = EngineJob(self._run_queue, lambda stop: self._backend.generate(target, asked, stop, RUN_SECONDS), visitor, batch)
+            job = EngineJob(
+                self._run_queue,
+                lambda stop: self._backend.generate(target, asked, stop, RUN_SECONDS),
+                visitor,
+                batch,
+            )
             records: list[dict[str, Any]] = []
             async with aclosing(job.stream()) as parts:
                 async for part in parts:
@@ -175,8 +287,12 @@ class OpenAIApi:
                         yield chunk
 
     def _keep(self, name: str, records: list[dict[str, Any]]) -> None:
-        self._traces[name] = "".join(json.dumps(r, ensure_ascii=False, separators=(",", ":")) + "\n" for r in records)
-        while len(self._traces) > 1 and (len(self._traces) > TRACES or sum(map(len, self._traces.values())) > TRACE_BYTES):
+        self._traces[name] = "".join(
+            json.dumps(r, ensure_ascii=False, separators=(",", ":")) + "\n" for r in records
+        )
+        while len(self._traces) > 1 and (
+            len(self._traces) > TRACES or sum(map(len, self._traces.values())) > TRACE_BYTES
+        ):
             self._traces.popitem(last=False)
 
     def _names(self) -> dict[str | None, str]:
@@ -195,10 +311,14 @@ class OpenAIApi:
 class Shape:
     """The format of an answer, complete or streamed. Each endpoint has a subclass."""
 
-    raw, prefix, name = False, "", ""
+    raw = False
+    prefix = ""
+    name = ""
     fields: tuple[str, ...] = ()  # of this kind of request only
     prompt: ClassVar[Callable[[dict[str, Any]], Any]]  # the part of a request's body that is to be continued
-    logprobs: ClassVar[Callable[[dict[str, Any]], int | None]]  # how many alternatives of each token it asks for
+    logprobs: ClassVar[
+        Callable[[dict[str, Any]], int | None]
+    ]  # how many alternatives of each token it asks for
 
     @staticmethod
     def picture(body: dict[str, Any]) -> dict[str, str]:
@@ -214,12 +334,16 @@ class Shape:
 
     def add(self, chunk: dict[str, Any]) -> None:
         """Add a chunk of generation.generate to the complete answer."""
-        answer = self._answers.setdefault(chunk["index"], {"text": "", "logprobs": [], "finish": None, "calls": []})
+        answer = self._answers.setdefault(
+            chunk["index"], {"text": "", "logprobs": [], "finish": None, "calls": []}
+        )
         answer["text"] += chunk.get("text", "")
         answer["logprobs"] += chunk.get("logprobs") or []
         if "finish" in chunk:
-            answer["calls"] = [{"id": "call_" + secrets.token_hex(12), "type": "function", "function": call}
-                               for call in chunk["tool_calls"]]
+            answer["calls"] = [
+                {"id": "call_" + secrets.token_hex(12), "type": "function", "function": call}
+                for call in chunk["tool_calls"]
+            ]
             answer["finish"] = "tool_calls" if answer["calls"] else FINISH.get(chunk["finish"], "stop")
             self._usage["prompt_tokens"] = chunk["usage"]["prompt_tokens"]
             if chunk["usage"].get("cached_tokens"):
@@ -233,9 +357,11 @@ class Shape:
         choices = [self._choice(index, answer) for index, answer in sorted(self._answers.items())]
         return self._head | {"choices": choices, "usage": self._usage, "speculative": self._speculative}
 
-    async def events(self, first: dict[str, Any], chunks: AsyncGenerator[dict[str, Any]], usage: bool) -> AsyncIterator[str]:
-        """Yield the server-sent events of a streamed answer. usage: end with an event without choices that holds the
-        token counts."""
+    async def events(
+        self, first: dict[str, Any], chunks: AsyncGenerator[dict[str, Any]], usage: bool
+    ) -> AsyncIterator[str]:
+        """Yield the server-sent events of a streamed answer. usage: end with an event without choices that
+        holds the token counts."""
         async with aclosing(chunks):
             try:
                 yield self._event(first)
@@ -251,9 +377,13 @@ class Shape:
         begun = chunk["index"] in self._answers
         self.add(chunk)
         whole, logprobs = self._answers[chunk["index"]], chunk.get("logprobs") or []
-        answer = {"text": chunk.get("text", ""), "logprobs": logprobs, "calls": whole["calls"],
-                  "finish": whole["finish"] if "finish" in chunk else None,
-                  "before": whole["logprobs"][:len(whole["logprobs"]) - len(logprobs)]}
+        answer = {
+            "text": chunk.get("text", ""),
+            "logprobs": logprobs,
+            "calls": whole["calls"],
+            "finish": whole["finish"] if "finish" in chunk else None,
+            "before": whole["logprobs"][: len(whole["logprobs"]) - len(logprobs)],
+        }
         more = {"speculative": chunk["speculative"]} if "finish" in chunk else {}
         return f"data: {json.dumps(self._stream_head() | {'choices': [self._delta(chunk['index'], answer, begun)]} | more)}\n\n"
 
@@ -273,7 +403,8 @@ def is_picture(part: Any) -> bool:
 
 
 def without_pictures(message: Any) -> Any:
-    """Return a message's content without its pictures; the target reads a picture before the whole conversation."""
+    """Return a message's content without its pictures; the target reads a picture before the whole
+    conversation."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list) or message.get("role") != "user":
         return content
@@ -283,7 +414,9 @@ def without_pictures(message: Any) -> Any:
 class ChatShape(Shape):
     """The format of /v1/chat/completions."""
 
-    prefix, name, fields = "chatcmpl-", "chat.completion", ("messages", "top_logprobs")
+    prefix = "chatcmpl-"
+    name = "chat.completion"
+    fields = ("messages", "top_logprobs")
 
     @staticmethod
     def prompt(body: dict[str, Any]) -> list[dict[str, str]]:
@@ -292,17 +425,34 @@ class ChatShape(Shape):
         messages = []
         for one in given if isinstance(given, list) and 0 < len(given) <= TURNS + 1 else ():
             content = without_pictures(one)
-            if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
-                                                 for part in content):
+            if isinstance(content, list) and all(
+                isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
+                for part in content
+            ):
                 content = "".join(part["text"] for part in content)
-            unknown = [name for name in one if name not in MESSAGE_FIELDS and one[name]] if isinstance(one, dict) else []
+            unknown = (
+                [name for name in one if name not in MESSAGE_FIELDS and one[name]]
+                if isinstance(one, dict)
+                else []
+            )
             if unknown:
                 raise Refused("openai.field", field=f"messages: {shorten(unknown[0], 60)}")
-            calls = {name: one[name] for name in ("tool_calls", "tool_call_id", "name") if one.get(name)} if isinstance(one, dict) else {}
+            calls = (
+                {name: one[name] for name in ("tool_calls", "tool_call_id", "name") if one.get(name)}
+                if isinstance(one, dict)
+                else {}
+            )
             content = "" if content is None and "tool_calls" in calls else content
             if isinstance(content, str) and one.get("role") in ROLES:
-                messages.append({"role": one["role"].replace("developer", "system"), "content": content, **calls})
-        if not messages or not isinstance(given, list) or len(messages) != len(given) or messages[-1]["role"] not in ("user", "tool"):
+                messages.append(
+                    {"role": one["role"].replace("developer", "system"), "content": content, **calls}
+                )
+        if (
+            not messages
+            or not isinstance(given, list)
+            or len(messages) != len(given)
+            or messages[-1]["role"] not in ("user", "tool")
+        ):
             raise Refused("openai.messages", most=TURNS + 1)
         if sum(len(m["content"]) for m in messages) > CONVERSATION_CHARACTERS:
             raise Refused("field.conversation", turns=TURNS, characters=CONVERSATION_CHARACTERS)
@@ -310,22 +460,31 @@ class ChatShape(Shape):
 
     @staticmethod
     def picture(body: dict[str, Any]) -> dict[str, str]:
-        """Return the field ``image`` for the picture in a request's messages; empty without one. Raises Refused."""
+        """Return the field ``image`` for the picture in a request's messages; empty without one. Raises
+        Refused."""
         given = body.get("messages")
-        contents = [one.get("content") for one in (given if isinstance(given, list) else ()) if isinstance(one, dict)]
-        parts = [part for content in contents if isinstance(content, list) for part in content if is_picture(part)]
+        contents = [
+            one.get("content") for one in (given if isinstance(given, list) else ()) if isinstance(one, dict)
+        ]
+        parts = [
+            part for content in contents if isinstance(content, list) for part in content if is_picture(part)
+        ]
         if not parts:
             return {}
         address = parts[0].get("image_url")
         address = address.get("url") if isinstance(address, dict) else address
         if len(parts) > 1 or not isinstance(address, str):
-            raise Refused("openai.value", field="image_url", form='one picture in all messages, {"url": "data:image/png;base64,..."}')
+            raise Refused(
+                "openai.value",
+                field="image_url",
+                form='one picture in all messages, {"url": "data:image/png;base64,..."}',
+            )
         return {"image": address}
 
     @staticmethod
     def logprobs(body: dict[str, Any]) -> int | None:
-        """Return the requested number of alternatives per token, 0 for log-probabilities of the tokens alone, None for none.
-        Raises Refused."""
+        """Return the requested number of alternatives per token, 0 for log-probabilities of the tokens
+        alone, None for none. Raises Refused."""
         asked, top = body.get("logprobs"), body.get("top_logprobs")
         if asked not in (None, True, False) or isinstance(asked, int) and not isinstance(asked, bool):
             raise Refused("openai.value", field="logprobs", form="true or false")
@@ -339,14 +498,25 @@ class ChatShape(Shape):
     def _choice(self, index: int, answer: dict[str, Any]) -> dict[str, Any]:
         calls = {"tool_calls": answer["calls"]} if answer["calls"] else {}
         content = answer["text"] or (None if calls else "")
-        return {"index": index, "message": {"role": "assistant", "content": content, "refusal": None, **calls},
-                "logprobs": self._logprobs(answer), "finish_reason": answer["finish"]}
+        return {
+            "index": index,
+            "message": {"role": "assistant", "content": content, "refusal": None, **calls},
+            "logprobs": self._logprobs(answer),
+            "finish_reason": answer["finish"],
+        }
 
     def _delta(self, index: int, answer: dict[str, Any], begun: bool) -> dict[str, Any]:
-        delta = ({} if begun else {"role": "assistant"}) | ({"content": answer["text"]} if answer["text"] or not begun else {})
+        delta = ({} if begun else {"role": "assistant"}) | (
+            {"content": answer["text"]} if answer["text"] or not begun else {}
+        )
         if answer["calls"]:
             delta["tool_calls"] = [{"index": i, **call} for i, call in enumerate(answer["calls"])]
-        return {"index": index, "delta": delta, "logprobs": self._logprobs(answer), "finish_reason": answer["finish"]}
+        return {
+            "index": index,
+            "delta": delta,
+            "logprobs": self._logprobs(answer),
+            "finish_reason": answer["finish"],
+        }
 
     @staticmethod
     def _logprobs(answer: dict[str, Any]) -> dict[str, Any] | None:
@@ -356,7 +526,10 @@ class ChatShape(Shape):
 class CompletionShape(Shape):
     """The format of /v1/completions."""
 
-    raw, prefix, name, fields = True, "cmpl-", "text_completion", ("prompt",)
+    raw = True
+    prefix = "cmpl-"
+    name = "text_completion"
+    fields = ("prompt",)
 
     @staticmethod
     def prompt(body: dict[str, Any]) -> str:
@@ -364,7 +537,11 @@ class CompletionShape(Shape):
         given = body.get("prompt")
         given = given[0] if isinstance(given, list) and len(given) == 1 else given
         if not isinstance(given, str) or not 0 < len(given) <= CONVERSATION_CHARACTERS:
-            raise Refused("openai.value", field="prompt", form=f"one text of 1 to {CONVERSATION_CHARACTERS:,} characters")
+            raise Refused(
+                "openai.value",
+                field="prompt",
+                form=f"one text of 1 to {CONVERSATION_CHARACTERS:,} characters",
+            )
         return given
 
     @staticmethod
@@ -373,7 +550,12 @@ class CompletionShape(Shape):
         return body.get("logprobs")
 
     def _choice(self, index: int, answer: dict[str, Any]) -> dict[str, Any]:
-        return {"index": index, "text": answer["text"], "logprobs": self._logprobs(answer), "finish_reason": answer["finish"]}
+        return {
+            "index": index,
+            "text": answer["text"],
+            "logprobs": self._logprobs(answer),
+            "finish_reason": answer["finish"],
+        }
 
     def _delta(self, index: int, answer: dict[str, Any], begun: bool) -> dict[str, Any]:
         return self._choice(index, answer)
@@ -384,23 +566,32 @@ class CompletionShape(Shape):
         if not found:
             return None
         earlier = answer.get("before", [])
-        offsets = _offsets([*earlier, *found])[len(earlier):]
-        return {"tokens": [one["token"] for one in found], "token_logprobs": [one["logprob"] for one in found], "text_offset": offsets,
-                "top_logprobs": [{top["token"]: top["logprob"] for top in one["top_logprobs"]} for one in found]}
+        offsets = _offsets([*earlier, *found])[len(earlier) :]
+        return {
+            "tokens": [one["token"] for one in found],
+            "token_logprobs": [one["logprob"] for one in found],
+            "text_offset": offsets,
+            "top_logprobs": [{top["token"]: top["logprob"] for top in one["top_logprobs"]} for one in found],
+        }
 
 
 def owner_of(address: str, authorization: str) -> str:
-    """Return a name for the owner of a request's conversation, made from address and API key. KV caches are reused for the same
-    owner only."""
+    """Return a name for the owner of a request's conversation, made from address and API key. KV caches are
+    reused for the same owner only."""
     return hashlib.sha256(f"{address}\n{authorization}".encode()).hexdigest()
 
 
 def _offsets(tokens: list[dict[str, Any]]) -> list[int]:
-    """Return the place in the text at which each token begins; a token inside a character begins where that character does."""
-    decoder, at, found = codecs.getincrementaldecoder("utf-8")("replace"), 0, []
+    """Return the place in the text at which each token begins; a token inside a character begins where that
+    character does."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    at = 0
+    found = []
     for one in tokens:
         data = bytes(one["bytes"])
-        broken = decoder.getstate()[0] and data and not 0x80 <= data[0] < 0xC0  # the character before stays incomplete
+        broken = (
+            decoder.getstate()[0] and data and not 0x80 <= data[0] < 0xC0
+        )  # the character before stays incomplete
         found.append(at + bool(broken))
         at += len(decoder.decode(data))
     return found
@@ -413,7 +604,11 @@ def _stream_fields(body: dict[str, Any]) -> tuple[bool, bool]:
         raise Refused("openai.value", field="stream", form="true or false")
     usage = options.get("include_usage", False) if isinstance(options, dict) else None
     if not isinstance(usage, bool) or set(options) - {"include_usage"} or options and not streamed:
-        raise Refused("openai.value", field="stream_options", form='{"include_usage": true or false}, given together with stream: true')
+        raise Refused(
+            "openai.value",
+            field="stream_options",
+            form='{"include_usage": true or false}, given together with stream: true',
+        )
     return streamed, usage
 
 
@@ -433,7 +628,9 @@ def _template_fields(given: Any) -> dict[str, Any]:
     """Read vLLM's chat_template_kwargs: only enable_thinking. Raises Refused that names any other."""
     given = {} if given is None else given
     if not isinstance(given, dict) or set(given) - {"enable_thinking"}:
-        raise Refused("openai.value", field="chat_template_kwargs", form='an object {"enable_thinking": true or false}')
+        raise Refused(
+            "openai.value", field="chat_template_kwargs", form='an object {"enable_thinking": true or false}'
+        )
     return given
 
 
@@ -441,14 +638,26 @@ def error_object(why: Refused) -> tuple[int, dict[str, Any]]:
     """Return (HTTP status, error object in OpenAI's form) of a refusal."""
     family = why.code.partition(".")[0]
     status = STATUS.get(why.code) or {"size": 413, "queue": 429, "budget": 429}.get(family, 400)
-    return status, {"error": {"message": str(why), "type": TYPES.get(status, "invalid_request_error"), "code": why.code,
-                              "param": why.values.get("field") or _param(why.code)}}
+    return status, {
+        "error": {
+            "message": str(why),
+            "type": TYPES.get(status, "invalid_request_error"),
+            "code": why.code,
+            "param": why.values.get("field") or _param(why.code),
+        }
+    }
 
 
 def _param(code: str) -> str | None:
     """Return the field of an error of the engine, where its code names one."""
     family, _, name = code.partition(".")
-    return name if family == "request" and name in REQUEST_FIELDS else "response_format" if family == "format" else None
+    return (
+        name
+        if family == "request" and name in REQUEST_FIELDS
+        else "response_format"
+        if family == "format"
+        else None
+    )
 
 
 def refusal(why: Refused) -> Response:

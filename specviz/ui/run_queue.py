@@ -1,4 +1,6 @@
-"""The queue for the engine: one run at a time, fair between client addresses. A run that no longer responds loses its turn."""
+"""The queue for the engine: one run at a time, fair between client addresses. A run that no longer responds
+loses its turn."""
+
 from __future__ import annotations
 
 import threading
@@ -20,7 +22,8 @@ BUSY_SHARE = 2  # largest number of tickets of an address while more than half o
 
 @dataclass(frozen=True)
 class Visitor:
-    """The sender of a request. address: the client's; unread(): its number of unread messages; forget(): drops them."""
+    """The sender of a request. address: the client's; unread(): its number of unread messages; forget():
+    drops them."""
 
     address: str = ""
     unread: Callable[[], int] = lambda: 0
@@ -29,8 +32,8 @@ class Visitor:
 
 @dataclass(eq=False)
 class Ticket:
-    """A place in the queue. active: time of the last activity of the run that holds it; None while it waits. batch: runs of the
-    same batch may be active together."""
+    """A place in the queue. active: time of the last activity of the run that holds it; None while it
+    waits. batch: runs of the same batch may be active together."""
 
     address: str
     number: int
@@ -40,12 +43,12 @@ class Ticket:
 
 @dataclass
 class RunQueue:
-    """One run at a time on one accelerator. Addresses take turns: the second run of an address comes after the first
-    run of every other address.
+    """One run at a time on one accelerator. Addresses take turns: the second run of an address comes after
+    the first run of every other address.
 
-    ``waiting``: number of places after the active run; an address without a place gets one even if all are taken, up to
-    twice as many. Runs of one batch share the accelerator, at most ``together`` of them, unless another run waits
-    before them. A run without activity for ``silence`` seconds loses its place."""
+    ``waiting``: number of places after the active run; an address without a place gets one even if all are
+    taken, up to twice as many. Runs of one batch share the accelerator, at most ``together`` of them,
+    unless another run waits before them. A run without activity for ``silence`` seconds loses its place."""
 
     waiting: int = WAITING
     open_runs: int = OPEN_RUNS
@@ -57,7 +60,8 @@ class RunQueue:
     _lock: Any = field(default_factory=threading.Lock)
 
     def enter(self, address: str = "", batch: str = "") -> Ticket:
-        """Join the queue; return a ticket. Raises Refused if the queue is full, or if this address has its share of it."""
+        """Join the queue; return a ticket. Raises Refused if the queue is full, or if this address has its
+        share of it."""
         with self._lock:
             self._drop_silent()
             mine = sum(ticket.address == address for ticket in self._tickets) if address else 0
@@ -79,7 +83,11 @@ class RunQueue:
                 return 0
             order = self._order()
             place = order.index(ticket)
-            if place < self.together and ticket.batch and all(t.active is not None and t.batch == ticket.batch for t in order[:place]):
+            if (
+                place < self.together
+                and ticket.batch
+                and all(t.active is not None and t.batch == ticket.batch for t in order[:place])
+            ):
                 place = 0
             if place == 0 and ticket.active is None:
                 ticket.active = time.monotonic()
@@ -96,7 +104,8 @@ class RunQueue:
                 self._tickets.remove(ticket)
 
     def _order(self) -> list[Ticket]:
-        """Return the tickets in order: the active run, then round-robin over the addresses, within a round by arrival."""
+        """Return the tickets in order: the active run, then round-robin over the addresses, within a round
+        by arrival."""
         seen: Counter[str] = Counter()
         ranks: dict[Ticket, int] = {}
         for ticket in sorted(self._tickets, key=lambda t: (t.active is None, t.number)):
@@ -110,7 +119,8 @@ class RunQueue:
 
     @contextmanager
     def open_run(self, address: str) -> Iterator[None]:
-        """Context manager: count an open run of this address (waiting, loading or active). Raises Refused beyond the limit."""
+        """Context manager: count an open run of this address (waiting, loading or active). Raises Refused
+        beyond the limit."""
         with self._lock:
             if address and self._open[address] >= self.open_runs:
                 raise Refused("queue.open_runs", most=self.open_runs)

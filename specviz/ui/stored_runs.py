@@ -1,5 +1,7 @@
-"""Runs that the server keeps for links. A run that is too large to travel inside its link is posted to ``/runs``, checked as a trace,
-and written to a folder of the owner's under the SHA-256 of its records; ``/runs/HASH`` returns it until it expires."""
+"""Runs that the server keeps for links. A run that is too large to travel inside its link is posted to
+``/runs``, checked as a trace, and written to a folder of the owner's under the SHA-256 of its records;
+``/runs/HASH`` returns it until it expires."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,34 +25,51 @@ from .messages import Refused, shorten
 
 ROUTE = re.compile(r"/runs(?:/([0-9a-f]{64}))?")
 FILE = re.compile(r"[0-9a-f]{64}\.jsonl\.gz")
-TYPES = ("application/gzip", "application/jsonl")  # of a posted run; other web pages cannot send these without asking first
+TYPES = (
+    "application/gzip",
+    "application/jsonl",
+)  # of a posted run; other web pages cannot send these without asking first
 FOLDER = "~/.cache/specviz/runs"
 MOST_BYTES = 8 * 2**20  # of one run, unpacked
 MOST_RUNS = 200
 DAYS = 30
 STORED = 6  # runs that an address may post in a minute
-WAITING = 8  # posted runs of all addresses; they are checked one at a time, which takes seconds for the largest
+WAITING = (
+    8  # posted runs of all addresses; they are checked one at a time, which takes seconds for the largest
+)
 SWEEP = 3600.0  # seconds between two searches for expired runs
 DAY = 86_400.0
 
 
 class StoredRuns:
-    """A folder of runs. most_bytes: of one run, unpacked, at most what a trace may have; most_runs: the oldest beyond it are removed;
-    days: after which a run expires. Files of other names are neither read nor removed."""
+    """A folder of runs. most_bytes: of one run, unpacked, at most what a trace may have; most_runs: the
+    oldest beyond it are removed; days: after which a run expires. Files of other names are neither read nor
+    removed."""
 
-    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES, most_runs: int = MOST_RUNS, days: int = DAYS):
-        self.folder, self.most_bytes, self.most_runs, self.days = folder, min(most_bytes, BIGGEST), most_runs, days
-        self._budget, self._checking, self._waiting, self._swept = AddressBudget(requests=STORED), asyncio.Lock(), 0, 0.0
+    def __init__(
+        self, folder: Path, most_bytes: int = MOST_BYTES, most_runs: int = MOST_RUNS, days: int = DAYS
+    ):
+        self.folder = folder
+        self.most_bytes = min(most_bytes, BIGGEST)
+        self.most_runs = most_runs
+        self.days = days
+        self._budget = AddressBudget(requests=STORED)
+        self._checking = asyncio.Lock()
+        self._waiting = 0
+        self._swept = 0.0
 
     def put(self, data: bytes) -> str:
-        """Store a trace, given as its lines, possibly gzipped; return its name: the SHA-256 of its records as ``Trace.lines`` writes
-        them. Raises Refused."""
+        """Store a trace, given as its lines, possibly gzipped; return its name: the SHA-256 of its records
+        as ``Trace.lines`` writes them. Raises Refused."""
         try:
             content = Trace.load(data, self.most_bytes).lines().encode("utf-8", "replace")
         except (ValueError, RecursionError) as why:
             if code_of(why) == "trace.large":
                 raise Refused("size.stored", most=self.most_bytes >> 10) from None
-            raise Refused("stored.trace", why=shorten(str(why)) if isinstance(why, TraceError) else "a number is not finite.") from None
+            raise Refused(
+                "stored.trace",
+                why=shorten(str(why)) if isinstance(why, TraceError) else "a number is not finite.",
+            ) from None
         if len(content) > self.most_bytes:
             raise Refused("size.stored", most=self.most_bytes >> 10)
         name = hashlib.sha256(content).hexdigest()
@@ -63,7 +82,8 @@ class StoredRuns:
         return name
 
     def get(self, name: str) -> bytes:
-        """Return a stored run as gzipped JSON Lines. Raises Refused if there is none of this name, or it has expired."""
+        """Return a stored run as gzipped JSON Lines. Raises Refused if there is none of this name, or it
+        has expired."""
         try:
             file = self._file(name)
             if self._expired(file.stat().st_mtime):
@@ -78,10 +98,17 @@ class StoredRuns:
             self._swept = time.time()
             self._remove_old()
 
-    async def answer(self, request: Request, name: str | None, body: Callable[[], Awaitable[bytes]]) -> Response:
-        """Return the answer to a request to ROUTE. name: the hash in its path; body: reads the request's body. Raises Refused."""
+    async def answer(
+        self, request: Request, name: str | None, body: Callable[[], Awaitable[bytes]]
+    ) -> Response:
+        """Return the answer to a request to ROUTE. name: the hash in its path; body: reads the request's
+        body. Raises Refused."""
         if name is not None and request.method in ("GET", "HEAD"):
-            return Response(await asyncio.to_thread(self.get, name), media_type="application/gzip", headers={"cache-control": "no-cache"})
+            return Response(
+                await asyncio.to_thread(self.get, name),
+                media_type="application/gzip",
+                headers={"cache-control": "no-cache"},
+            )
         if name is not None or request.method != "POST" or request.headers.get("content-type") not in TYPES:
             raise Refused("stored.route")
         self._budget.request(request.client.host if request.client else "")
@@ -104,9 +131,14 @@ class StoredRuns:
         return time.time() - written > self.days * DAY
 
     def _remove_old(self, newest: Path | None = None) -> None:
-        """Remove expired runs and the oldest beyond the number; ``newest`` counts as the newest, whatever the clock says."""
+        """Remove expired runs and the oldest beyond the number; ``newest`` counts as the newest, whatever
+        the clock says."""
         try:
-            files = [(file != newest, -file.stat().st_mtime, file) for file in self.folder.iterdir() if FILE.fullmatch(file.name)]
+            files = [
+                (file != newest, -file.stat().st_mtime, file)
+                for file in self.folder.iterdir()
+                if FILE.fullmatch(file.name)
+            ]
         except OSError:  # no folder yet, or another process removed a file
             return
         for place, (old, written, file) in enumerate(sorted(files)):
@@ -115,13 +147,17 @@ class StoredRuns:
 
 
 def configured_runs() -> StoredRuns | None:
-    """Return the runs that the owner lets the server keep, or None: by default in FOLDER, on a Space only where SPECVIZ_RUNS names a
-    folder, and nowhere if it is 0."""
+    """Return the runs that the owner lets the server keep, or None: by default in FOLDER, on a Space only
+    where SPECVIZ_RUNS names a folder, and nowhere if it is 0."""
     folder = os.environ.get("SPECVIZ_RUNS") or ("0" if os.environ.get("SPACE_ID") else FOLDER)
     if folder == "0":
         return None
-    return StoredRuns(Path(folder).expanduser(), _limit("SPECVIZ_RUNS_BYTES", MOST_BYTES), _limit("SPECVIZ_RUNS_NUMBER", MOST_RUNS),
-                      _limit("SPECVIZ_RUNS_DAYS", DAYS))
+    return StoredRuns(
+        Path(folder).expanduser(),
+        _limit("SPECVIZ_RUNS_BYTES", MOST_BYTES),
+        _limit("SPECVIZ_RUNS_NUMBER", MOST_RUNS),
+        _limit("SPECVIZ_RUNS_DAYS", DAYS),
+    )
 
 
 def _limit(variable: str, default: int) -> int:

@@ -1,10 +1,11 @@
 """Convert an engine's records to the frames that a page or a program receives: one run, at a steady rate.
 
-The engine runs in its own thread (engine_job.py) and never waits for a reader. Twenty times per second all new records
-become one frame (docs/TRACE.md, "Live frames"); three times per second on machines with few cores, because the engine
-needs them. A slow reader gets fewer and larger frames; a reader that stops reading ends the run. Models are loaded
-before the run enters the queue (loading.py).
+The engine runs in its own thread (engine_job.py) and never waits for a reader. Twenty times per second all
+new records become one frame (docs/TRACE.md, "Live frames"); three times per second on machines with few
+cores, because the engine needs them. A slow reader gets fewer and larger frames; a reader that stops
+reading ends the run. Models are loaded before the run enters the queue (loading.py).
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +28,11 @@ from .messages import Refused, text
 SLOW = 20  # unread frames beyond which frames are sent half as often
 SLOWER = 40  # and a quarter as often
 LONGEST_BEAT = 0.5  # seconds between two frames at most, however rarely a reader paints
-CORES = 1 if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 2 else 6  # beats
+CORES = (
+    1
+    if len(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)) > 2
+    else 6
+)  # beats
 WINDOW_FRAMES = 8  # last frames kept as text for the board
 WINDOW_CHARACTERS = 60_000  # characters of them
 
@@ -42,8 +47,8 @@ def json_for_html(value: Any) -> str:
 
 @dataclass
 class Frames:
-    """Numbers the frames of one run, and keeps the last few as the board's value. first: number of the first frame; records: all
-    records so far; run: an id of the run."""
+    """Numbers the frames of one run, and keeps the last few as the board's value. first: number of the
+    first frame; records: all records so far; run: an id of the run."""
 
     first: int
     records: list[Record] = field(default_factory=list)
@@ -52,8 +57,8 @@ class Frames:
     _lines: deque[str] = field(default_factory=deque)
 
     def add(self, records: list[Record], status: dict[str, str] | None = None) -> Frame:
-        """Return the next frame, with these records. The first frame with records clears the board; until then it shows the
-        previous run."""
+        """Return the next frame, with these records. The first frame with records clears the board; until
+        then it shows the previous run."""
         frame: Frame = {"s": self.first, "e": records}
         if records and not self._begun:
             frame |= {"new": True, "run": self.run}
@@ -77,7 +82,9 @@ class Frames:
             raise Refused("run.not_finite") from None
         self.first += 1
         self.records.extend(fresh)
-        while len(self._lines) > WINDOW_FRAMES or (len(self._lines) > 2 and sum(map(len, self._lines)) > WINDOW_CHARACTERS):
+        while len(self._lines) > WINDOW_FRAMES or (
+            len(self._lines) > 2 and sum(map(len, self._lines)) > WINDOW_CHARACTERS
+        ):
             self._lines.popleft()
         return frame
 
@@ -101,14 +108,25 @@ def _single_frame(number: int, rest: Frame) -> str:
 
 
 class LiveRun:
-    """One run in progress, as frames. ``gone``: it ended because nobody read the frames; ``refused``: why it could not run."""
+    """One run in progress, as frames. ``gone``: it ended because nobody read the frames; ``refused``: why
+    it could not run."""
 
-    def __init__(self, backend: Backend, run_queue: RunQueue, asked: RunRequest, first: int = 0, visitor: Visitor = Visitor(),
-                 loader: Loader | None = None):
+    def __init__(
+        self,
+        backend: Backend,
+        run_queue: RunQueue,
+        asked: RunRequest,
+        first: int = 0,
+        visitor: Visitor = Visitor(),
+        loader: Loader | None = None,
+    ):
         self.frames = Frames(first)
         self.gone = False
         self.refused: Refused | None = None
-        self._backend, self._run_queue, self._asked, self._visitor = backend, run_queue, asked, visitor
+        self._backend = backend
+        self._run_queue = run_queue
+        self._asked = asked
+        self._visitor = visitor
         self._loader = loader or Loader(backend)
         self._job = EngineJob(run_queue, self._work, visitor)
         self._painted: int | None = None
@@ -116,8 +134,8 @@ class LiveRun:
         self.stop = self._job.stop
 
     def painted(self, number: int, every: Any = None) -> None:
-        """Receive a reader's report: the frame it painted last, and the milliseconds between paints. A slow reader gets fewer and
-        larger frames."""
+        """Receive a reader's report: the frame it painted last, and the milliseconds between paints. A slow
+        reader gets fewer and larger frames."""
         self._painted = min(number, self.frames.first)
         if isinstance(every, (int, float)) and every >= 0:
             self._paint_seconds = min(every / 1000, LONGEST_BEAT)
@@ -130,7 +148,8 @@ class LiveRun:
         return max(self._paint_seconds, BEAT * CORES * (1 if behind < SLOW else 2 if behind < SLOWER else 4))
 
     async def stream(self) -> AsyncGenerator[Frame]:
-        """Yield frames until the run is over; the last one says how it ended. Closing the generator stops the engine."""
+        """Yield frames until the run is over; the last one says how it ended. Closing the generator stops
+        the engine."""
         try:
             with self._run_queue.open_run(self._visitor.address):
                 async with aclosing(self._parts()) as parts:
@@ -171,7 +190,8 @@ class LiveRun:
 
 
 async def wait_until_read(visitor: Visitor) -> None:
-    """Wait until a reader has read all frames, before the last frame is sent. Raises ReaderGone if nobody reads."""
+    """Wait until a reader has read all frames, before the last frame is sent. Raises ReaderGone if nobody
+    reads."""
     reader = Reader(visitor)
     while visitor.unread():
         reader.behind()
@@ -183,7 +203,9 @@ def _split(part: str | list[Any]) -> tuple[list[Record], dict[str, str] | None]:
     if isinstance(part, str):
         return [], status_of("queued", part)
     statuses = [one for one in part if not isinstance(one, list)]
-    return [record for one in part if isinstance(one, list) for record in one], statuses[-1] if statuses else None
+    return [record for one in part if isinstance(one, list) for record in one], statuses[
+        -1
+    ] if statuses else None
 
 
 def status_of(state: str, words: str, code: str = "") -> dict[str, str]:
@@ -206,8 +228,14 @@ def _outcome(records: list[Record], stopped: bool) -> dict[str, str]:
         return _coded("error", "run.unfinished", title=unfinished[0])
     if errors:
         title = titles.get(errors[0]["lane"], "A lane")
-        return _coded("done", "run.lane_failed", title=title, why=errors[0]["why"].removeprefix(f"{title} stopped: "))
-    unused = [(r["lane"], r["totals"]["head_unused"]) for r in records if r["type"] == "done" and r.get("totals", {}).get("head_unused")]
+        return _coded(
+            "done", "run.lane_failed", title=title, why=errors[0]["why"].removeprefix(f"{title} stopped: ")
+        )
+    unused = [
+        (r["lane"], r["totals"]["head_unused"])
+        for r in records
+        if r["type"] == "done" and r.get("totals", {}).get("head_unused")
+    ]
     if unused:
         lane, found = unused[0]
         return _coded("done", "run.head_unused", title=titles.get(lane, "A lane"), tried=found["tried"])

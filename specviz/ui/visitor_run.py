@@ -1,4 +1,5 @@
 """A visitor's run, from the press of Run until its answer is a turn of the conversation."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from .stream import LiveRun
 
 @dataclass
 class VisitorRun:
-    """A visitor's run, from the press of Run until its answer is a turn of the conversation. earlier: the turns before it;
-    watched: its frames are being sent; over: all were sent; dropped: the visitor left the conversation, so nothing of the run
-    is shown or kept."""
+    """A visitor's run, from the press of Run until its answer is a turn of the conversation. earlier: the
+    turns before it; watched: its frames are being sent; over: all were sent; dropped: the visitor left the
+    conversation, so nothing of the run is shown or kept."""
 
     live: LiveRun
     asked: RunRequest
@@ -22,7 +23,7 @@ class VisitorRun:
     dropped: bool = False
 
     def keep(self, chat: Chat) -> Turn | None:
-        """Append this run's answer to ``chat`` and return the turn; None if no lane generated text. ``chat.frame`` is
-        advanced past this run's frames, because the page ignores lower numbers."""
+        """Append this run's answer to ``chat`` and return the turn; None if no lane generated text.
+        ``chat.frame`` is advanced past this run's frames, because the page ignores lower numbers."""
         chat.frame = max(chat.frame, self.live.frames.first)
         return chat.put(self.earlier, self.asked.prompt, self.live.frames.records)

@@ -1,4 +1,5 @@
 """Verifiers: accept a path of the draft tree and sample the token after it."""
+
 from .block_verification import BlockVerification
 from .judge import JudgeDecoding
 from .kseq import KSeq
@@ -11,5 +12,14 @@ from .traversal import Traversal
 from .typical_acceptance import Typical
 
 __all__ = [
-    "BlockVerification", "JudgeDecoding", "KSeq", "Lantern", "Lenient", "MultiStep", "SpecHub", "TokenRejection", "Traversal", "Typical",
+    "BlockVerification",
+    "JudgeDecoding",
+    "KSeq",
+    "Lantern",
+    "Lenient",
+    "MultiStep",
+    "SpecHub",
+    "TokenRejection",
+    "Traversal",
+    "Typical",
 ]

@@ -3,6 +3,7 @@
 
 The rule is lossy; its deviation is measured and noted as drift.
 """
+
 from __future__ import annotations
 
 import math
@@ -16,12 +17,12 @@ from .token_rejection import TokenRejection, verify_lossy_greedy
 
 
 class Lenient(TokenRejection):
-    """Lossy verifier: token rejection with acceptance probability min(1, p / (l q)), l = ``lenience`` in (0, 1]; 1 is exact
-    (Leviathan et al. 2211.17192, appendix). At temperature 0 a token is accepted if its probability is at least l times the
-    largest one.
+    """Lossy verifier: token rejection with acceptance probability min(1, p / (l q)), l = ``lenience`` in
+    (0, 1]; 1 is exact (Leviathan et al. 2211.17192, appendix). At temperature 0 a token is accepted if its
+    probability is at least l times the largest one.
 
-    The note "drift": nats of KL(target distribution, output distribution) at each position where a token was tested; at
-    temperature 0 the log-probability of the argmax minus that of the accepted token.
+    The note "drift": nats of KL(target distribution, output distribution) at each position where a token
+    was tested; at temperature 0 the log-probability of the argmax minus that of the accepted token.
     """
 
     title = "lenience (lossy)"
@@ -32,7 +33,11 @@ class Lenient(TokenRejection):
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         self._drift = []
-        verdict = self._greedy(tree, scores, state) if state.sampling.greedy else super().verify(tree, scores, state)
+        verdict = (
+            self._greedy(tree, scores, state)
+            if state.sampling.greedy
+            else super().verify(tree, scores, state)
+        )
         if self._drift:
             state.note("drift", nats=self._drift)
         return verdict
@@ -48,14 +53,20 @@ class Lenient(TokenRejection):
         self._drift.append(kl_divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest))
         ok, u = state.rng.flip("verify", float(accept[x]))
         verdict = "accepted" if ok else "rejected"
-        return Decision(child, "lenient", float(p[x]), float(q[x]), float(accept[x]), u, verdict, p, None if ok else rest)
+        return Decision(
+            child, "lenient", float(p[x]), float(q[x]), float(accept[x]), u, verdict, p, None if ok else rest
+        )
 
     def _greedy(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         def decide(child: int, belief: Tensor, best: int) -> Decision:
-            prob, most = belief.index_select(0, token_tensor(belief.device, [tree.tokens[child], best])).tolist()
+            prob, most = belief.index_select(
+                0, token_tensor(belief.device, [tree.tokens[child], best])
+            ).tolist()
             ok, u = state.rng.flip("verify", float(prob >= self.lenience * most))
             if ok:
                 self._drift.append(math.log(most / prob) if prob > 0 else math.inf)
-            return Decision(child, "lenient", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief)
+            return Decision(
+                child, "lenient", prob, None, float(ok), u, "accepted" if ok else "rejected", belief, belief
+            )
 
         return verify_lossy_greedy(tree, scores, decide)

@@ -1,8 +1,10 @@
 """SpecHub: two siblings, one of them the draft's top-1 token, verified as a pair (Sun et al. 2411.05289).
 
-With a the top-1 token and q the distribution, the pairs are (i, a) with probability q(i) and (a, i) with probability q(a) q(i) /
-(1 - q(a)). Each pair tests i first; the rest of its probability goes to a. No rule accepts more for these pairs.
+With a the top-1 token and q the distribution, the pairs are (i, a) with probability q(i) and (a, i) with
+probability q(a) q(i) / (1 - q(a)). Each pair tests i first; the rest of its probability goes to a. No rule
+accepts more for these pairs.
 """
+
 from __future__ import annotations
 
 import torch
@@ -14,8 +16,8 @@ from .token_rejection import TokenRejection, verify_greedy
 
 
 class SpecHub(TokenRejection):
-    """SpecHub verification (Sun et al. 2411.05289): pairs of siblings sampled by ``hub_children`` are verified as a pair, other
-    siblings by token rejection."""
+    """SpecHub verification (Sun et al. 2411.05289): pairs of siblings sampled by ``hub_children`` are
+    verified as a pair, other siblings by token rejection."""
 
     labels = frozenset({HUB, CHOSEN, IID})
     title = "SpecHub"
@@ -25,13 +27,16 @@ class SpecHub(TokenRejection):
         for node in range(-1, len(tree)):
             drawn = [tree.label(child) for child in tree.children(node) if tree.draw[child] >= 0]
             if HUB in drawn and drawn not in ([HUB], [HUB, HUB]):
-                raise IncompatibleVerifier("SpecHub verifies at most one pair of hub siblings under a node",
-                                           "verifier.hub_pairs")
+                raise IncompatibleVerifier(
+                    "SpecHub verifies at most one pair of hub siblings under a node", "verifier.hub_pairs"
+                )
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         if state.sampling.greedy:
             return verify_greedy(tree, scores, state)
-        node, path, decisions = -1, [], []
+        node = -1
+        path = []
+        decisions = []
         while True:
             p = state.sampling.probs(scores.logits[node + 1])
             children = tree.children(node)
@@ -56,8 +61,8 @@ class SpecHub(TokenRejection):
 
 
 def verify_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> list[Decision]:
-    """Test a SpecHub pair against p [vocab] and return the decisions: first for the token that is not the draft's top-1 token, then,
-    if it is rejected, for the top-1 token (the hub)."""
+    """Test a SpecHub pair against p [vocab] and return the decisions: first for the token that is not the
+    draft's top-1 token, then, if it is rejected, for the top-1 token (the hub)."""
     assert tree.probs is not None  # hub pairs are drawn
     q = tree.probs[tree.draw[pair[0]]].double()
     q = q / q.sum()
@@ -70,10 +75,15 @@ def verify_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> li
     left = p.double() / p.sum(dtype=torch.float64)
     after_first = _take(left, first)
     after_second = _take(after_first, second)
-    spare_second, spare_first = float((second - after_first).clamp_(min=0).sum()), float((first - left).clamp_(min=0).sum())
+    spare_second, spare_first = (
+        float((second - after_first).clamp_(min=0).sum()),
+        float((first - left).clamp_(min=0).sum()),
+    )
     hub_left = float(after_second[hub])
     place = tokens.index(hub)
-    i, probs, prob = tokens[1 - place], (after_first, left)[place], (second, first)[place]
+    i = tokens[1 - place]
+    probs = (after_first, left)[place]
+    prob = (second, first)[place]
     spare, hub_p = ((spare_second, hub_left), (spare_first, max(0.0, hub_left - spare_second)))[place]
     rest = after_second
     rest[hub] = max(0.0, hub_left - spare_second - spare_first)
@@ -81,11 +91,14 @@ def verify_pair(tree: DraftTree, pair: list[int], p: Tensor, state: State) -> li
     rest = (rest / mass).to(p.dtype) if mass > 0 else p
     decisions = []
     for child, target_prob, draft_prob, accept in (
-            (pair[1 - place], float(probs[i]), float(prob[i]), _share(float(probs[i]), float(prob[i]))),
-            (pair[place], hub_p, spare, _share(hub_p, spare))):
+        (pair[1 - place], float(probs[i]), float(prob[i]), _share(float(probs[i]), float(prob[i]))),
+        (pair[place], hub_p, spare, _share(hub_p, spare)),
+    ):
         ok, u = state.rng.flip("verify", accept)
         verdict = "accepted" if ok else "rejected"
-        decisions.append(Decision(child, "hub", target_prob, draft_prob, accept, u, verdict, p, None if ok else rest))
+        decisions.append(
+            Decision(child, "hub", target_prob, draft_prob, accept, u, verdict, p, None if ok else rest)
+        )
         if ok:
             break
     return decisions

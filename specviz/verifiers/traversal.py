@@ -1,10 +1,13 @@
-"""Traversal verification: test the tree from the leaves up and keep the longest path that passes the test of its joint
-probability (Weng et al. 2505.12398). On a chain it is block verification (Sun et al. 2403.10444).
+"""Traversal verification: test the tree from the leaves up and keep the longest path that passes the test
+of its joint probability (Weng et al. 2505.12398). On a chain it is block verification (Sun et al.
+2403.10444).
 
-Every node has the weight r(v) = min(1, r(parent) * p(x_v) / q(x_v)). A leaf is kept, with its whole path, with
-probability r. If a child is rejected, its parent's distribution becomes norm((r p - q)+) and its weight Z / (Z + 1 -
-r), with Z the sum of (r p - q)+. The next child is tested, and after the last child the parent itself.
+Every node has the weight r(v) = min(1, r(parent) * p(x_v) / q(x_v)). A leaf is kept, with its whole path,
+with probability r. If a child is rejected, its parent's distribution becomes norm((r p - q)+) and its
+weight Z / (Z + 1 - r), with Z the sum of (r p - q)+. The next child is tested, and after the last child the
+parent itself.
 """
+
 from __future__ import annotations
 
 import torch
@@ -15,8 +18,9 @@ from .token_rejection import verify_greedy
 
 
 class Traversal(Verifier):
-    """Exact verification of a draft tree from the leaves up (Weng et al. 2505.12398; rule above), for i.i.d. siblings, siblings sampled
-    without replacement, and chosen siblings. A chosen node counts as sampled from a one-hot distribution."""
+    """Exact verification of a draft tree from the leaves up (Weng et al. 2505.12398; rule above), for
+    i.i.d. siblings, siblings sampled without replacement, and chosen siblings. A chosen node counts as
+    sampled from a one-hot distribution."""
 
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
     title = "traversal verification"
@@ -28,10 +32,13 @@ class Traversal(Verifier):
 
 
 class _Walk:
-    """One walk: current target distribution and weight of every node on the way down, and the decisions made."""
+    """One walk: current target distribution and weight of every node on the way down, and the decisions
+    made."""
 
     def __init__(self, tree: DraftTree, scores: Scores, state: State):
-        self.tree, self.scores, self.state = tree, scores, state
+        self.tree = tree
+        self.scores = scores
+        self.state = state
         self.probs: dict[int, Tensor] = {}
         self.weight: dict[int, float] = {-1: 1.0}
         self.drawn: dict[int, Tensor | None] = {}  # node -> the distribution it was drawn from
@@ -49,8 +56,8 @@ class _Walk:
         return Verdict(tuple(path), self.state.rng.pick("verify", probs), kind, tuple(self.decisions), probs)
 
     def visit(self, node: int) -> int | None:
-        """Test the subtree of ``node`` and return the accepted node in it, whose path is the longest accepted one; None if all of its
-        nodes were rejected."""
+        """Test the subtree of ``node`` and return the accepted node in it, whose path is the longest
+        accepted one; None if all of its nodes were rejected."""
         for child in self.tree.children(node):
             self.reach(node, child)
             kept = self.visit(child)
@@ -60,7 +67,8 @@ class _Walk:
         return node if node < 0 else self.test(node)
 
     def row(self, node: int) -> Tensor:
-        """Return the current target distribution [vocab] after ``node``; a leaf's is computed only if the leaf is accepted."""
+        """Return the current target distribution [vocab] after ``node``; a leaf's is computed only if the
+        leaf is accepted."""
         if node not in self.probs:
             self.probs[node] = self.state.sampling.probs(self.scores.logits[node + 1])
         return self.probs[node]
@@ -84,12 +92,16 @@ class _Walk:
         return node
 
     def refuse(self, node: int, child: int) -> None:
-        """Record that ``child`` and everything below it was rejected: replace the target distribution after its parent ``node`` by the
-        residual, and update the parent's weight."""
-        q, r, probs = self.drawn[child], self.weight[node], self.probs[node]
+        """Record that ``child`` and everything below it was rejected: replace the target distribution after
+        its parent ``node`` by the residual, and update the parent's weight."""
+        q = self.drawn[child]
+        r = self.weight[node]
+        probs = self.probs[node]
         rest = probs * r
         if q is None:
-            rest[self.tree.tokens[child]] = 0  # a one-hot draft distribution takes all of it, since r * p <= 1
+            rest[self.tree.tokens[child]] = (
+                0  # a one-hot draft distribution takes all of it, since r * p <= 1
+            )
         else:
             rest.sub_(q).clamp_(min=0)
         mass = float(rest.sum(dtype=torch.float64))

@@ -1,5 +1,6 @@
-"""Choose the implementation of the forward pass for a checkpoint: this project's for the Llama family, transformers' for
-everything else (table: models.yaml)."""
+"""Choose the implementation of the forward pass for a checkpoint: this project's for the Llama family,
+transformers' for everything else (table: models.yaml)."""
+
 from __future__ import annotations
 
 import logging
@@ -73,11 +74,12 @@ class LoadedModel(Protocol):
 class Forward:
     """One implementation of the forward pass.
 
-    load(folder, device): read a checkpoint folder and return a LoadedModel; refuses(config): why it cannot run a checkpoint
-    with this config.json, or None; capabilities(config): capabilities of its targets, known without loading; times_layouts:
-    whether it times several memory layouts of the weights on a CPU and keeps the fastest; device_type: the only type of device
-    it runs on ("" for any; on another device the table of models.yaml is used instead); loop(): the decoding loop of its
-    targets, None for the ordinary one."""
+    load(folder, device): read a checkpoint folder and return a LoadedModel; refuses(config): why it cannot
+    run a checkpoint with this config.json, or None; capabilities(config): capabilities of its targets,
+    known without loading; times_layouts: whether it times several memory layouts of the weights on a CPU
+    and keeps the fastest; device_type: the only type of device it runs on ("" for any; on another device
+    the table of models.yaml is used instead); loop(): the decoding loop of its targets, None for the
+    ordinary one."""
 
     name: str
     load: Callable[[Path, Any], LoadedModel]
@@ -89,7 +91,8 @@ class Forward:
 
 
 def _load_fast(folder: Path, device: Any) -> LoadedModel:
-    """Load for captured CUDA graphs if they outlive a call: on CUDA, except on hosts that attach the GPU per call (ZeroGPU)."""
+    """Load for captured CUDA graphs if they outlive a call: on CUDA, except on hosts that attach the GPU
+    per call (ZeroGPU)."""
     from ..targets.fast import FastModel
 
     per_call = os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true")
@@ -216,28 +219,34 @@ def _hf_refuses(config: Config) -> str | None:
 
 
 def _hf_provides(config: Config) -> frozenset[str]:
-    """Return the expected capabilities by the kinds of layers; the network itself is probed when it is loaded."""
+    """Return the expected capabilities by the kinds of layers; the network itself is probed when it is
+    loaded."""
     recurrent = set(config.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
     capabilities = frozenset({"rewind", "embed", "head", "tap:final", "tap:layer", "entry"})
     return capabilities if recurrent else capabilities | {"tree"}
 
 
-FORWARDS = {found.name: found for found in (
-    Forward("fast", _load_fast, _fast_refuses, _fast_provides, True), Forward("static", _load_static, _fast_refuses, _fast_provides, True),
-    Forward("int8", _load_int8, _int8_refuses, _fast_provides, device_type="cpu"),
-    Forward("tree_scan", _load_tree_scan, _tree_scan_refuses, _tree_scan_provides),
-    Forward("scales", _load_scales, _scales_refuses, _scales_provides, loop=_paint_scales),
-    Forward("vision", _load_vision, _vision_refuses, _vision_provides, True),
-    Forward("experts", _load_experts, _experts_refuses, _experts_provides, True),
-    Forward("hf", _load_hf, _hf_refuses, _hf_provides))}
+FORWARDS = {
+    found.name: found
+    for found in (
+        Forward("fast", _load_fast, _fast_refuses, _fast_provides, True),
+        Forward("static", _load_static, _fast_refuses, _fast_provides, True),
+        Forward("int8", _load_int8, _int8_refuses, _fast_provides, device_type="cpu"),
+        Forward("tree_scan", _load_tree_scan, _tree_scan_refuses, _tree_scan_provides),
+        Forward("scales", _load_scales, _scales_refuses, _scales_provides, loop=_paint_scales),
+        Forward("vision", _load_vision, _vision_refuses, _vision_provides, True),
+        Forward("experts", _load_experts, _experts_refuses, _experts_provides, True),
+        Forward("hf", _load_hf, _hf_refuses, _hf_provides),
+    )
+}
 
 
 def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, device: Any = None) -> Forward:
-    """Return the forward-pass implementation for an entry of models.yaml on a device (None: this machine's default). Raises
-    ZooError.
+    """Return the forward-pass implementation for an entry of models.yaml on a device (None: this machine's
+    default). Raises ZooError.
 
-    An entry with device_map or quantise uses transformers, the only implementation that supports them; the returned name then
-    contains them."""
+    An entry with device_map or quantise uses transformers, the only implementation that supports them; the
+    returned name then contains them."""
     options = {name: value for name in ("device_map", "quantise") if (value := getattr(entry, name))}
     asked = FORWARDS.get(entry.backend)
     elsewhere = asked and asked.device_type not in ("", "cpu" if device is None else device.type)
@@ -248,27 +257,36 @@ def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, de
 
 
 def first_supporting_forward(table: dict[str, tuple[str, ...]], folder: Path, required: str = "") -> Forward:
-    """Return the first implementation in the table of models.yaml that lists the checkpoint's model_type and can run it. required:
-    the name of the only implementation to consider; "" for any. Raises ZooError."""
+    """Return the first implementation in the table of models.yaml that lists the checkpoint's model_type
+    and can run it. required: the name of the only implementation to consider; "" for any. Raises
+    ZooError."""
     config = read_json(folder, "config.json")
     kind, why = config.get("model_type"), ""
     if not isinstance(kind, (str, type(None))):
         raise ZooError(f"config.json of {folder.name} names no model_type.", "config.model_type")
     if kind in head_kinds() or config.get("speculators_model_type"):
-        raise ZooError(f"{folder.name} is a {shown(kind)} head, a part of a model: name the model it sits on, and the head in models.yaml.",
-                       "model.is_head")
+        raise ZooError(
+            f"{folder.name} is a {shown(kind)} head, a part of a model: name the model it sits on, and the head in models.yaml.",
+            "model.is_head",
+        )
     for name, kinds in table.items():
         if name not in FORWARDS:
-            raise ZooError(f"models.yaml names a forward {shown(name)!r}; there are {', '.join(FORWARDS)}.", "forward.unknown")
+            raise ZooError(
+                f"models.yaml names a forward {shown(name)!r}; there are {', '.join(FORWARDS)}.",
+                "forward.unknown",
+            )
         if required in ("", name) and ("*" in kinds or kind in kinds):
             try:
                 check_config(config, folder.name)
                 why = FORWARDS[name].refuses(config) or ""
             except ModelError as error:
-                raise ZooError(f"{folder.name} cannot be run: {about_files(folder, error).rstrip('.')}.",
-                               "forward.load") from None
+                raise ZooError(
+                    f"{folder.name} cannot be run: {about_files(folder, error).rstrip('.')}.", "forward.load"
+                ) from None
             if not why:
                 return FORWARDS[name]
             log.info("forward %s does not run %s: %s", name, folder.name, why)
-    why = about_files(folder, why).rstrip(".") if why else f"nothing here runs a model of type {shown(kind)!r}"
+    why = (
+        about_files(folder, why).rstrip(".") if why else f"nothing here runs a model of type {shown(kind)!r}"
+    )
     raise ZooError(f"{folder.name} cannot be run: {why}.", "forward.none")

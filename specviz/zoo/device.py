@@ -1,4 +1,5 @@
 """The machine: devices, the number of threads, and the facts that are reported with a measurement."""
+
 from __future__ import annotations
 
 import os
@@ -15,25 +16,31 @@ from .registry import ZooError
 
 
 def read_device(device: str) -> torch.device:
-    """Return the torch device with this name; "auto" is the accelerator if there is one, else the CPU. Raises ZooError."""
+    """Return the torch device with this name; "auto" is the accelerator if there is one, else the CPU.
+    Raises ZooError."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(str(device))
     except (RuntimeError, TypeError):
-        raise ZooError(f"There is no device {str(device)[:40]!r}; auto, cpu and cuda are known.", "device.unknown") from None
+        raise ZooError(
+            f"There is no device {str(device)[:40]!r}; auto, cpu and cuda are known.", "device.unknown"
+        ) from None
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ZooError("There is no accelerator here; use --device cpu.", "device.no_accelerator")
     if found.type not in ("cpu", "cuda"):
-        raise ZooError(f"There is no device {str(device)[:40]!r} here; auto, cpu and cuda are known.", "device.unknown")
+        raise ZooError(
+            f"There is no device {str(device)[:40]!r} here; auto, cpu and cuda are known.", "device.unknown"
+        )
     return found
 
 
 def use_cores(ignore_load: bool = False) -> None:
-    """Use one thread per physical core, unless OMP_NUM_THREADS is set; a single thread if other processes keep the cores busy.
+    """Use one thread per physical core, unless OMP_NUM_THREADS is set; a single thread if other processes
+    keep the cores busy.
 
-    All threads wait for the slowest: on busy cores a forward pass of 5 ms can take 500 ms. ignore_load: always one thread per
-    core, for deterministic runs, because sums with two threads round differently."""
+    All threads wait for the slowest: on busy cores a forward pass of 5 ms can take 500 ms. ignore_load:
+    always one thread per core, for deterministic runs, because sums with two threads round differently."""
     if not os.environ.get("OMP_NUM_THREADS"):
         cores = physical_cores()
         busy = not ignore_load and hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
@@ -41,11 +48,11 @@ def use_cores(ignore_load: bool = False) -> None:
 
 
 def fit_threads(measure: Callable[[], float], long: float = 0.2) -> tuple[int, float]:
-    """Use one thread or one per core, whichever makes ``measure()`` smaller, the seconds of a forward pass. Return (threads,
-    seconds).
+    """Use one thread or one per core, whichever makes ``measure()`` smaller, the seconds of a forward pass.
+    Return (threads, seconds).
 
-    A browser that renders on the same cores can make two threads slower than one. Nothing is changed if OMP_NUM_THREADS is set,
-    with an accelerator, or if a pass takes more than ``long`` seconds."""
+    A browser that renders on the same cores can make two threads slower than one. Nothing is changed if
+    OMP_NUM_THREADS is set, with an accelerator, or if a pass takes more than ``long`` seconds."""
     now, cores = torch.get_num_threads(), physical_cores()
     took = {now: measure()}
     if os.environ.get("OMP_NUM_THREADS") or torch.cuda.is_available() or took[now] > long:
@@ -75,17 +82,24 @@ def physical_cores() -> int:
 
 
 def environment(device: torch.device, dtype: torch.dtype | str) -> dict[str, Any]:
-    """Return the facts about machine and software versions that are reported with a measurement. dtype: data type of the target's
-    matrix products."""
+    """Return the facts about machine and software versions that are reported with a measurement. dtype:
+    data type of the target's matrix products."""
     cuda = device.type == "cuda"
-    return {"machine": processor(), "device": torch.cuda.get_device_name(device) if cuda else "cpu",
-            "dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads(), "torch": torch.__version__,
-            "transformers": version("transformers"), "specviz": VERSION, "python": platform.python_version()}
+    return {
+        "machine": processor(),
+        "device": torch.cuda.get_device_name(device) if cuda else "cpu",
+        "dtype": str(dtype).removeprefix("torch."),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "transformers": version("transformers"),
+        "specviz": VERSION,
+        "python": platform.python_version(),
+    }
 
 
 def processor() -> str:
-    """Return a description of the processor: its name, the widest instruction set that torch uses on it (one name can cover
-    several generations), and the number of usable cores."""
+    """Return a description of the processor: its name, the widest instruction set that torch uses on it
+    (one name can cover several generations), and the number of usable cores."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

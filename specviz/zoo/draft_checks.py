@@ -1,4 +1,6 @@
-"""Check from its files whether a model can be used beside a target, so that no method is offered that fails when it is run."""
+"""Check from its files whether a model can be used beside a target, so that no method is offered that fails
+when it is run."""
+
 from __future__ import annotations
 
 import logging
@@ -21,8 +23,8 @@ FILES = ("*.safetensors*", "*.gguf*", "config.json", "tokenizer*")
 
 
 def unusable_reason(folder: Path) -> str | None:
-    """Return why the model in a folder cannot be opened, from its config.json and the headers of its weights; None if it can, or if
-    its weights are fetched with its first use."""
+    """Return why the model in a folder cannot be opened, from its config.json and the headers of its
+    weights; None if it can, or if its weights are fetched with its first use."""
     if gguf_digest(folder) and not any(folder.glob("*.gguf")):
         return None
     return _unusable(folder, _changed(folder))
@@ -47,12 +49,15 @@ def _check_known(folder: Path) -> None:
 
     kind = read_json(folder, "config.json").get("model_type")
     if kind not in CONFIG_MAPPING:
-        raise ModelError(f"{folder.name} has the model_type {shown(kind)}, which transformers does not know", "forward.none")
+        raise ModelError(
+            f"{folder.name} has the model_type {shown(kind)}, which transformers does not know",
+            "forward.none",
+        )
 
 
 def vocabulary_problem(target: tuple[str, Path, int], draft: tuple[str, Path, int]) -> str | None:
-    """Return why a draft's token ids do not stand for the target's tokens; None if they do. target, draft: name, folder and
-    vocabulary size."""
+    """Return why a draft's token ids do not stand for the target's tokens; None if they do. target, draft:
+    name, folder and vocabulary size."""
     (name, folder, vocab), (other_name, other, other_vocab) = target, draft
     if same_vocabulary(folder, other, vocab == other_vocab):
         return None
@@ -62,17 +67,21 @@ def vocabulary_problem(target: tuple[str, Path, int], draft: tuple[str, Path, in
 
 
 def draft_problem(target: Path, draft: Path, names: tuple[str, str] | None = None) -> str | None:
-    """Return why the model in a folder cannot draft for the one in another; None if it can. names: of target and draft."""
+    """Return why the model in a folder cannot draft for the one in another; None if it can. names: of
+    target and draft."""
     names = names or (target.name, draft.name)
     try:
         widths = [hidden_and_vocab_size(read_json(folder, "config.json"))[1] for folder in (target, draft)]
-        return unusable_reason(draft) or vocabulary_problem((names[0], target, widths[0]), (names[1], draft, widths[1]))
+        return unusable_reason(draft) or vocabulary_problem(
+            (names[0], target, widths[0]), (names[1], draft, widths[1])
+        )
     except ZooError as error:
         return str(error)
 
 
 def usable(target: Path, folders: dict[str, Path]) -> dict[str, Path]:
-    """Return those of {role: folder} whose model can draft for a target; a reason why one cannot is logged."""
+    """Return those of {role: folder} whose model can draft for a target; a reason why one cannot is
+    logged."""
     problems = {role: draft_problem(target, folder) for role, folder in folders.items()}
     for role, problem in problems.items():
         if problem:
@@ -81,7 +90,8 @@ def usable(target: Path, folders: dict[str, Path]) -> dict[str, Path]:
 
 
 def usable_with_own_words(folder: Path | None) -> Path | None:
-    """Return the folder of a draft with a vocabulary of its own, if its weights and its tokenizer can be opened."""
+    """Return the folder of a draft with a vocabulary of its own, if its weights and its tokenizer can be
+    opened."""
     if folder is None:
         return None
     problem = unusable_reason(folder) or tokenizer_problem(folder)

@@ -1,10 +1,11 @@
-"""A draft model as a drafter uses it: its logits are as wide as the target's, and its distribution is uniform wherever the model
-fails.
+"""A draft model as a drafter uses it: its logits are as wide as the target's, and its distribution is
+uniform wherever the model fails.
 
-Two models with one tokenizer may pad their output matrices to different sizes, a draft model's context may be shorter than the
-target's, and its logits may overflow. None of that may end a run or change its text. Verification is exact for every draft
-distribution, so a failing draft model costs speed and is not an error. The runner calls ``ready`` between rounds and drafts
-nothing once it returns False."""
+Two models with one tokenizer may pad their output matrices to different sizes, a draft model's context may
+be shorter than the target's, and its logits may overflow. None of that may end a run or change its text.
+Verification is exact for every draft distribution, so a failing draft model costs speed and is not an
+error. The runner calls ``ready`` between rounds and drafts nothing once it returns False."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -17,24 +18,45 @@ from torch.nn import functional as F
 
 from ..core import CapableTarget, DraftTree, Scores, TrainableTarget, Verdict
 
-CAPABILITIES = frozenset({"tree", "rewind", "tap:final", "tap:layer", "entry", "batch", "draft_chain", "skip", "layer_parallel",
-                          "learning"})
+CAPABILITIES = frozenset(
+    {
+        "tree",
+        "rewind",
+        "tap:final",
+        "tap:layer",
+        "entry",
+        "batch",
+        "draft_chain",
+        "skip",
+        "layer_parallel",
+        "learning",
+    }
+)
 
 
 class DraftModel:
-    """A draft model, or a model that verifies drafts before the target does, with its own KV cache. It has the interface of a
-    target (targets/base.py); methods without a docstring here are described there. vocab: the target's vocabulary size; name:
-    as in models.yaml.
+    """A draft model, or a model that verifies drafts before the target does, with its own KV cache. It has
+    the interface of a target (targets/base.py); methods without a docstring here are described there.
+    vocab: the target's vocabulary size; name: as in models.yaml.
 
-    Tokens that it does not know are read as its token 0. A token beyond ``vocab`` is never proposed. Drafters can access only
-    the attributes listed here. ``problem``: why it stopped drafting, for the trace; None while it works."""
+    Tokens that it does not know are read as its token 0. A token beyond ``vocab`` is never proposed.
+    Drafters can access only the attributes listed here. ``problem``: why it stopped drafting, for the
+    trace; None while it works."""
 
     def __init__(self, model: CapableTarget, vocab: int, name: str):
-        self._model, self.vocab, self.name = model, vocab, name
+        self._model = model
+        self.vocab = vocab
+        self.name = name
         self.context: int = model.context
-        self.capabilities = model.capabilities & CAPABILITIES - (set() if model.vocab <= vocab else {"draft_chain"})
+        self.capabilities = model.capabilities & CAPABILITIES - (
+            set() if model.vocab <= vocab else {"draft_chain"}
+        )
         self.problem: dict[str, Any] | None = None
-        self._length, self._failed, self._broken = 0, False, None  # of the synced text; until the next sync; a tensor on a device
+        self._length, self._failed, self._broken = (
+            0,
+            False,
+            None,
+        )  # of the synced text; until the next sync; a tensor on a device
         self._captured: frozenset[str] = frozenset()
 
     layers = property(lambda self: self._model.layers)
@@ -66,7 +88,8 @@ class DraftModel:
         self._model.expect(rows)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
-        """Bring the KV cache to ``tokens[:-1]``; return the scores of that pass, uniform ones if the model failed."""
+        """Bring the KV cache to ``tokens[:-1]``; return the scores of that pass, uniform ones if the model
+        failed."""
         self._length = len(tokens)
         self._failed = self._length > self.context or self._overflowed
         if self._failed:
@@ -81,19 +104,40 @@ class DraftModel:
             return self._uniform(1 + len(tree))
         return self._fitted(self._model.score(self._known_tree(tree), start))
 
-    def score_many(self, models: Sequence[DraftModel], trees: Sequence[DraftTree], starts: Sequence[int] = ()) -> list[Scores]:
-        """Return the scores of several models' trees from one forward pass. starts: as ``start`` of ``score``."""
+    def score_many(
+        self, models: Sequence[DraftModel], trees: Sequence[DraftTree], starts: Sequence[int] = ()
+    ) -> list[Scores]:
+        """Return the scores of several models' trees from one forward pass. starts: as ``start`` of
+        ``score``."""
         fails = [model._fails(tree) for model, tree in zip(models, trees)]
         able = [i for i, failed in enumerate(fails) if not failed]
-        found = iter(self._model.score_many([models[i]._model for i in able], [models[i]._known_tree(trees[i]) for i in able],
-                                            [starts[i] for i in able] if starts else ())) if able else iter(())
-        return [model._uniform(1 + len(tree)) if failed else model._fitted(next(found))
-                for model, tree, failed in zip(models, trees, fails)]
+        found = (
+            iter(
+                self._model.score_many(
+                    [models[i]._model for i in able],
+                    [models[i]._known_tree(trees[i]) for i in able],
+                    [starts[i] for i in able] if starts else (),
+                )
+            )
+            if able
+            else iter(())
+        )
+        return [
+            model._uniform(1 + len(tree)) if failed else model._fitted(next(found))
+            for model, tree, failed in zip(models, trees, fails)
+        ]
 
-    def draft_chain(self, after: Sequence[int], count: int, temperature: float, draw_uniforms: Callable[[int], list[float]],
-              min_prob: float | None = None) -> Any:
-        """Draft a chain of up to ``count`` tokens after the tokens ``after`` in one call. The chain ends before the first token
-        whose logits overflow. None if the caller has to draft with one forward pass per token."""
+    def draft_chain(
+        self,
+        after: Sequence[int],
+        count: int,
+        temperature: float,
+        draw_uniforms: Callable[[int], list[float]],
+        min_prob: float | None = None,
+    ) -> Any:
+        """Draft a chain of up to ``count`` tokens after the tokens ``after`` in one call. The chain ends
+        before the first token whose logits overflow. None if the caller has to draft with one forward pass
+        per token."""
         if self._failed or self._length + len(after) + count > self.context:
             return None
         written = self._model.draft_chain(after, count, temperature, draw_uniforms, min_prob)
@@ -105,9 +149,13 @@ class DraftModel:
             self._overflow()
             if not good:
                 return None
-            written = written._replace(tokens=written.tokens[:good], logits=written.logits[:good], states=written.states[:good],
-                                       distributions=None if written.distributions is None else written.distributions[:good],
-                                       token_probs=written.token_probs[:good])
+            written = written._replace(
+                tokens=written.tokens[:good],
+                logits=written.logits[:good],
+                states=written.states[:good],
+                distributions=None if written.distributions is None else written.distributions[:good],
+                token_probs=written.token_probs[:good],
+            )
         if self._model.vocab == self.vocab:
             return written
         probs = None if written.distributions is None else self._fit(written.distributions, 0.0)
@@ -128,7 +176,8 @@ class DraftModel:
         return DraftModel(self._model.skipping(sublayers), self.vocab, self.name)
 
     def layer_parallel(self, size: int) -> DraftModel:
-        """Return a draft model with the same weights that runs ``size`` consecutive layers on the same input."""
+        """Return a draft model with the same weights that runs ``size`` consecutive layers on the same
+        input."""
         return DraftModel(self._model.layer_parallel(size), self.vocab, self.name)
 
     def flush(self) -> None:
@@ -177,7 +226,7 @@ class DraftModel:
 
     def _fit(self, rows: Tensor, fill: float) -> Tensor:
         more = self.vocab - rows.shape[-1]
-        return F.pad(rows, (0, more), value=fill) if more > 0 else rows[..., :self.vocab]
+        return F.pad(rows, (0, more), value=fill) if more > 0 else rows[..., : self.vocab]
 
     def _uniform(self, rows: int) -> Scores:
         device = getattr(getattr(self._model, "model", None), "device", "cpu")
@@ -185,7 +234,8 @@ class DraftModel:
         return Scores(torch.zeros(rows, self.vocab, device=device), states, max(0, self._length - 1))
 
     def _fails(self, tree: DraftTree) -> bool:
-        """Return whether the tree cannot be scored; then nothing can until the next sync, which refills the scratch."""
+        """Return whether the tree cannot be scored; then nothing can until the next sync, which refills the
+        scratch."""
         self._failed = self._failed or self._length + max(tree.depths, default=0) > self.context
         return self._failed
 

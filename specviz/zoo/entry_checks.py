@@ -1,4 +1,6 @@
-"""Check the entries of models.yaml: their fields, and, with network access, the configurations of hub models."""
+"""Check the entries of models.yaml: their fields, and, with network access, the configurations of hub
+models."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,8 +18,8 @@ SLACK = 1.6  # largest ratio between the memory an entry states and the sum of i
 
 
 def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
-    """Check every entry of models.yaml; return a row per entry: {name, where, problems}. network: also fetch the configurations of
-    hub models."""
+    """Check every entry of models.yaml; return a row per entry: {name, where, problems}. network: also
+    fetch the configurations of hub models."""
     found = []
     for entry in book.entries.values():
         problems = [*_fields(entry, book)]
@@ -45,7 +47,8 @@ PROBLEMS = {  # of an entry, by identifier
 
 
 def _config_folder(entry: Entry, network: bool) -> Path | None:
-    """Return the folder with the entry's config.json; None if it would have to be fetched without network. Raises ZooError."""
+    """Return the folder with the entry's config.json; None if it would have to be fetched without network.
+    Raises ZooError."""
     if entry.path is not None and entry.path.suffix != GGUF:
         return entry.path
     return entry.config_folder() if network or entry.path else None
@@ -64,14 +67,18 @@ def _fields(entry: Entry, book: Register) -> Iterator[str]:
 
 def _names(entry: Entry, book: Register) -> Iterator[str]:
     """Return problems of its draft's size; roles, kinds and forwards are checked when models.yaml is read."""
-    if (entry.draft and _number(entry.memory) and _number(book.entries[entry.draft].memory)
-            and float(book.entries[entry.draft].memory) >= float(entry.memory)):
+    if (
+        entry.draft
+        and _number(entry.memory)
+        and _number(book.entries[entry.draft].memory)
+        and float(book.entries[entry.draft].memory) >= float(entry.memory)
+    ):
         yield PROBLEMS["draft_size"].format(draft=entry.draft)
 
 
 def _files(entry: Entry, book: Register, folder: Path, network: bool) -> Iterator[str]:
-    """Return problems of its configuration: no forward pass that runs it, a size unlike the stated one, a draft of another
-    vocabulary."""
+    """Return problems of its configuration: no forward pass that runs it, a size unlike the stated one, a
+    draft of another vocabulary."""
     if entry.role == "head":
         return
     config = read_json(folder, "config.json")
@@ -98,7 +105,9 @@ def estimated_parameters(config: dict[str, Any]) -> int | None:
     """Estimate a decoder's number of parameters from its config.json; None if sizes are missing."""
     inner = config.get("text_config") or config
     try:
-        d, layers, vocab = inner["hidden_size"], inner["num_hidden_layers"], inner["vocab_size"]
+        d = inner["hidden_size"]
+        layers = inner["num_hidden_layers"]
+        vocab = inner["vocab_size"]
         heads = inner["num_attention_heads"]
         width, ff = inner.get("head_dim") or d // heads, inner["intermediate_size"]
     except KeyError:

@@ -1,4 +1,6 @@
-"""Estimate the decoding speed of a model of models.yaml on a CPU before it is fetched or loaded. Without torch."""
+"""Estimate the decoding speed of a model of models.yaml on a CPU before it is fetched or loaded. Without
+torch."""
+
 from __future__ import annotations
 
 import time
@@ -24,8 +26,8 @@ def memory_bandwidth() -> float:
 
 
 def tokens_per_second(entry: Entry) -> float | None:
-    """Return the expected speed of plain decoding on a CPU: each token reads every weight once. None with a GPU, or if models.yaml
-    gives no size."""
+    """Return the expected speed of plain decoding on a CPU: each token reads every weight once. None with a
+    GPU, or if models.yaml gives no size."""
     need = bytes_needed(entry, on_gpu=False)
     return None if need is None or gpu_memory() else memory_bandwidth() / (need / OVERHEAD)
 

@@ -1,7 +1,10 @@
-"""Find heads and draft models that recipes trained for a target by their config.json, without entries in models.yaml.
+"""Find heads and draft models that recipes trained for a target by their config.json, without entries in
+models.yaml.
 
-They are in ``<target's folder>/heads/<kind>`` or in a folder next to the target's. Their config.json contains ``{"specviz":
-{"kind": "glide", "target": "SmolLM2-135M-Instruct"}}``; the methods declare the kinds (core.method.Trained)."""
+They are in ``<target's folder>/heads/<kind>`` or in a folder next to the target's. Their config.json
+contains ``{"specviz": {"kind": "glide", "target": "SmolLM2-135M-Instruct"}}``; the methods declare the
+kinds (core.method.Trained)."""
+
 from __future__ import annotations
 
 import json
@@ -26,11 +29,15 @@ def mark(kind: str, target: str) -> dict[str, Any]:
 
 
 def found_weights(target: str, folder: Path) -> list[tuple[str, str, str, Path]]:
-    """Return (name, role, kind, folder) of every head and draft model that was trained for a target. target: its name; folder: its
-    checkpoint folder."""
+    """Return (name, role, kind, folder) of every head and draft model that was trained for a target.
+    target: its name; folder: its checkpoint folder."""
     folder = folder.parent if folder.suffix == ".gguf" else folder
     inside = [(f"{target}-{place.name}", kind, place) for place, kind, _ in _marked(folder / FOLDER)]
-    beside = [(place.name, kind, place) for place, kind, whose in _marked(folder.parent) if whose in (target, folder.name)]
+    beside = [
+        (place.name, kind, place)
+        for place, kind, whose in _marked(folder.parent)
+        if whose in (target, folder.name)
+    ]
     return [(name, role, kind, place) for name, kind, place in inside + beside if (role := _role(kind))]
 
 
@@ -58,7 +65,8 @@ def _marked(parent: Path) -> list[tuple[Path, str, str]]:
 
 @lru_cache(maxsize=1024)
 def _read_mark(path: Path, changed: int, size: int) -> tuple[str, str]:
-    """Return (kind, target), empty where the file is unmarked or unreadable; cached until the file changes."""
+    """Return (kind, target), empty where the file is unmarked or unreadable; cached until the file
+    changes."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))[MARK]
         return str(found["kind"]), str(found.get("target", ""))

@@ -1,8 +1,10 @@
-"""Export a checkpoint of Llama's architecture as one GGUF file for llama.cpp, with its byte-level BPE tokenizer and its chat template.
+"""Export a checkpoint of Llama's architecture as one GGUF file for llama.cpp, with its byte-level BPE
+tokenizer and its chat template.
 
-llama.cpp rotates pairs of adjacent numbers, Hugging Face's layout rotates halves, so the rows of the query and key projections are
-reordered. Matrices are written in 16 bits, norms in 32. Needs the package ``gguf``.
+llama.cpp rotates pairs of adjacent numbers, Hugging Face's layout rotates halves, so the rows of the query
+and key projections are reordered. Matrices are written in 16 bits, norms in 32. Needs the package ``gguf``.
 """
+
 from __future__ import annotations
 
 import json
@@ -15,29 +17,48 @@ from torch import Tensor
 from ..models.weights import ModelError, Weights, read_json
 from .registry import Entry, ZooError
 
-LAYER = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-         "self_attn.o_proj": "attn_output", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
-         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
-TOP = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight", "lm_head.weight": "output.weight"}
+LAYER = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+TOP = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
 PLAIN = 1  # kinds of tokens in a GGUF file
 CONTROL = 3
 BLOCK = 32  # numbers of a row that share a scale in Q8_0; rows of another length stay in 32 bits
-# llama.cpp knows how text is split before the merges by name: single digits and then GPT-2's pattern is what it calls smollm.
+# llama.cpp knows how text is split before the merges by name: single digits and then GPT-2's pattern is
+# what it calls smollm.
 SPLITS = {("ByteLevel",): "gpt-2", ("Digits", "ByteLevel"): "smollm"}
 
 
 def export(entry: Entry, out: Path, weights: str = "half") -> dict[str, Any]:
-    """Write a model of models.yaml to one GGUF file; return {path, bytes, tensors, tokens}. weights: "half": matrices in 16 bits, of
-    the kind that they are stored in if they are; "full": in 32 bits, so that llama.cpp rounds nothing, for comparisons; "q8_0":
-    matrices in llama.cpp's eight bits. Raises ZooError for a model that cannot be written."""
+    """Write a model of models.yaml to one GGUF file; return {path, bytes, tensors, tokens}. weights:
+    "half": matrices in 16 bits, of the kind that they are stored in if they are; "full": in 32 bits, so
+    that llama.cpp rounds nothing, for comparisons; "q8_0": matrices in llama.cpp's eight bits. Raises
+    ZooError for a model that cannot be written."""
     try:
         import gguf
     except ImportError:
-        raise ZooError("Writing a GGUF file needs the package gguf: pip install gguf.", "gguf_export.package") from None
+        raise ZooError(
+            "Writing a GGUF file needs the package gguf: pip install gguf.", "gguf_export.package"
+        ) from None
     folder = entry.folder()
     try:
         config = read_json(folder, "config.json")
-        tensors, kind = _tensors(folder, _checked(config, entry.name), weights != "half"), gguf.GGMLQuantizationType
+        tensors, kind = (
+            _tensors(folder, _checked(config, entry.name), weights != "half"),
+            gguf.GGMLQuantizationType,
+        )
     except ModelError as error:
         raise ZooError(f"{entry.name} cannot be written as GGUF: {error}.", "gguf_export.unfit") from None
     if not out.parent.is_dir():
@@ -67,8 +88,10 @@ def _checked(config: dict[str, Any], name: str) -> dict[str, Any]:
     """Raise ModelError for a configuration that this layout cannot express."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if config.get("model_type") != "llama":
-        raise ModelError(f"it is a {config.get('model_type')}, and only Llama's architecture is written",
-                         "gguf_export.architecture")
+        raise ModelError(
+            f"it is a {config.get('model_type')}, and only Llama's architecture is written",
+            "gguf_export.architecture",
+        )
     if config.get("attention_bias") or config.get("mlp_bias") or config.get("hidden_act", "silu") != "silu":
         raise ModelError("its layers are not those of a plain Llama", "gguf_export.layers")
     if rope.get("rope_type", rope.get("type", "default")) != "default":
@@ -77,19 +100,38 @@ def _checked(config: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _tensors(folder: Path, config: dict[str, Any], full: bool) -> dict[str, Tensor]:
-    """Return the tensors by their names in the file: matrices in 16 bits, or in 32 (``full``); vectors in 32."""
+    """Return the tensors by their names in the file: matrices in 16 bits, or in 32 (``full``); vectors in
+    32."""
     stored = config.get("dtype") or config.get("torch_dtype")
     store = torch.bfloat16 if stored == "bfloat16" else torch.float16
     weights = Weights(folder, torch.device("cpu"), torch.float32 if full else store)
-    heads, keys = config["num_attention_heads"], config.get("num_key_value_heads") or config["num_attention_heads"]
-    names = {there: here for there, here in TOP.items() if there != "lm_head.weight" or not config.get("tie_word_embeddings")}
+    heads, keys = (
+        config["num_attention_heads"],
+        config.get("num_key_value_heads") or config["num_attention_heads"],
+    )
+    names = {
+        there: here
+        for there, here in TOP.items()
+        if there != "lm_head.weight" or not config.get("tie_word_embeddings")
+    }
     for layer in range(config["num_hidden_layers"]):
-        names |= {f"model.layers.{layer}.{there}.weight": f"blk.{layer}.{here}.weight" for there, here in LAYER.items()}
+        names |= {
+            f"model.layers.{layer}.{there}.weight": f"blk.{layer}.{here}.weight"
+            for there, here in LAYER.items()
+        }
     wide, inner = config["hidden_size"], config["intermediate_size"]
     size = config.get("head_dim") or wide // heads
-    shapes = {"token_embd": (config["vocab_size"], wide), "output": (config["vocab_size"], wide), "attn_q": (heads * size, wide),
-              "attn_k": (keys * size, wide), "attn_v": (keys * size, wide), "attn_output": (wide, heads * size),
-              "ffn_gate": (inner, wide), "ffn_up": (inner, wide), "ffn_down": (wide, inner)}
+    shapes = {
+        "token_embd": (config["vocab_size"], wide),
+        "output": (config["vocab_size"], wide),
+        "attn_q": (heads * size, wide),
+        "attn_k": (keys * size, wide),
+        "attn_v": (keys * size, wide),
+        "attn_output": (wide, heads * size),
+        "ffn_gate": (inner, wide),
+        "ffn_up": (inner, wide),
+        "ffn_down": (wide, inner),
+    }
     out = {}
     for there, here in names.items():
         tensor = weights.get(there, *shapes.get(here.split(".")[-2], (wide,)))
@@ -100,8 +142,8 @@ def _tensors(folder: Path, config: dict[str, Any], full: bool) -> dict[str, Tens
 
 
 def adjacent_pairs(weight: Tensor, heads: int) -> Tensor:
-    """Reorder the rows of a projection [heads * size, in] for llama.cpp's rotary embedding: rows i and i + size / 2 of a head,
-    which rotate as a pair, become adjacent."""
+    """Reorder the rows of a projection [heads * size, in] for llama.cpp's rotary embedding: rows i and i +
+    size / 2 of a head, which rotate as a pair, become adjacent."""
     return weight.reshape(heads, 2, weight.shape[0] // heads // 2, -1).transpose(1, 2).reshape(weight.shape)
 
 
@@ -131,8 +173,10 @@ def _tokenizer(writer: Any, folder: Path, name: str, config: dict[str, Any]) -> 
     split = stored.get("pre_tokenizer") or {}
     steps = tuple(step["type"] for step in split.get("pretokenizers", [split] if split else []))
     if stored["model"].get("type") != "BPE" or steps not in SPLITS:
-        raise ZooError(f"The tokenizer of {name} splits text in a way that llama.cpp has no name for here.",
-                       "gguf_export.tokenizer")
+        raise ZooError(
+            f"The tokenizer of {name} splits text in a way that llama.cpp has no name for here.",
+            "gguf_export.tokenizer",
+        )
     tokenizer = open_tokenizer(folder)
     added = {int(i): str(t) for i, t in tokenizer.added_tokens_decoder.items()}
     names = {i: token for token, i in tokenizer.get_vocab().items()}
@@ -143,8 +187,11 @@ def _tokenizer(writer: Any, folder: Path, name: str, config: dict[str, Any]) -> 
     writer.add_token_list(tokens)
     writer.add_token_types([CONTROL if i in added or i not in names else PLAIN for i in range(len(tokens))])
     writer.add_token_merges(merges)
-    for add, token in ((writer.add_bos_token_id, tokenizer.bos_token_id), (writer.add_eos_token_id, tokenizer.eos_token_id),
-                       (writer.add_pad_token_id, tokenizer.pad_token_id)):
+    for add, token in (
+        (writer.add_bos_token_id, tokenizer.bos_token_id),
+        (writer.add_eos_token_id, tokenizer.eos_token_id),
+        (writer.add_pad_token_id, tokenizer.pad_token_id),
+    ):
         if token is not None:
             add(token)
     writer.add_add_bos_token(False)

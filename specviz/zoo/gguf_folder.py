@@ -1,6 +1,8 @@
-"""Make a checkpoint folder in Hugging Face format for a GGUF file: config.json, tokenizer files, and a link to the weights.
+"""Make a checkpoint folder in Hugging Face format for a GGUF file: config.json, tokenizer files, and a link
+to the weights.
 
 The folder is made once per file, in the cache; then the file loads like any other model."""
+
 from __future__ import annotations
 
 import hashlib
@@ -20,8 +22,8 @@ FORMAT = 1  # of the folder: another number makes every folder anew
 
 
 def folder_of(path: Path) -> Path:
-    """Return the checkpoint folder of a GGUF file. Raises ModelError for a broken or unsupported file, before anything is written.
-    """
+    """Return the checkpoint folder of a GGUF file. Raises ModelError for a broken or unsupported file,
+    before anything is written."""
     path = path.absolute()  # the hub's cache links to files without an ending
     try:
         stat = path.stat()
@@ -43,13 +45,17 @@ def folder_of(path: Path) -> Path:
             (inner / path.name).symlink_to(path)
             ends = save_tokenizer(file, inner)
             (inner / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
-            (inner / "generation_config.json").write_text(json.dumps({"eos_token_id": sorted(ends) or None}), "utf-8")
+            (inner / "generation_config.json").write_text(
+                json.dumps({"eos_token_id": sorted(ends) or None}), "utf-8"
+            )
             try:
                 inner.rename(place)
             except OSError:  # another process was first
                 if not place.is_dir():
                     raise
     except OSError as error:
-        raise ModelError(f"the configuration of {path.name} cannot be written to {place.parent}: {error.strerror}",
-                         "gguf.write_config") from None
+        raise ModelError(
+            f"the configuration of {path.name} cannot be written to {place.parent}: {error.strerror}",
+            "gguf.write_config",
+        ) from None
     return place

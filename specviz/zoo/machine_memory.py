@@ -1,5 +1,6 @@
-"""Compare the memory that a model of models.yaml needs with the machine's total, without torch, before any model is
-loaded. For the memory that is free now, see free_memory.py."""
+"""Compare the memory that a model of models.yaml needs with the machine's total, without torch, before any
+model is loaded. For the memory that is free now, see free_memory.py."""
+
 from __future__ import annotations
 
 import os
@@ -17,15 +18,16 @@ DRIVER_SECONDS = 5.0  # how long the driver may take to answer
 
 
 def bytes_needed(entry: Entry, on_gpu: bool) -> float | None:
-    """Return the bytes of memory that the entry needs on a GPU (if ``on_gpu``) or on a CPU, where weights have 32 bits; None if
-    models.yaml gives no size."""
+    """Return the bytes of memory that the entry needs on a GPU (if ``on_gpu``) or on a CPU, where weights
+    have 32 bits; None if models.yaml gives no size."""
     if not entry.memory:
         return None
     return float(entry.memory) * GB * OVERHEAD * BITS.get(entry.quantise, 16 if on_gpu else 32) / 16
 
 
 def too_large_message(entry: Entry) -> str:
-    """Return a message if the entry exceeds this machine's total memory; empty if it fits, or if its size is unknown."""
+    """Return a message if the entry exceeds this machine's total memory; empty if it fits, or if its size
+    is unknown."""
     cards = gpu_memory()
     need = bytes_needed(entry, bool(cards))
     have = (sum(cards) if entry.device_map else max(cards)) if cards else main_memory()
@@ -36,12 +38,18 @@ def too_large_message(entry: Entry) -> str:
 
 @lru_cache(maxsize=1)
 def gpus() -> tuple[tuple[str, int], ...]:
-    """Return the name and the bytes of memory of each NVIDIA GPU, as the driver reports them; empty without one."""
+    """Return the name and the bytes of memory of each NVIDIA GPU, as the driver reports them; empty without
+    one."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "" or not shutil.which("nvidia-smi"):
         return ()
     try:
-        answer = subprocess.run(["nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"], capture_output=True,
-                                text=True, timeout=DRIVER_SECONDS, check=True).stdout
+        answer = subprocess.run(
+            ["nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=DRIVER_SECONDS,
+            check=True,
+        ).stdout
         rows = [line.split(",", 1) for line in answer.splitlines() if line.strip()]
         return tuple((name.strip(), int(memory) * 2**20) for memory, name in rows)
     except (OSError, ValueError, subprocess.SubprocessError):

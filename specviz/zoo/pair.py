@@ -1,7 +1,9 @@
-"""Load a target and its draft model by name. Weights are read once per folder and device and shared by all runs; each run has its
-own KV caches.
+"""Load a target and its draft model by name. Weights are read once per folder and device and shared by all
+runs; each run has its own KV caches.
 
-A model that cannot be loaded raises ZooError. ``unsupported_reason`` returns why a method cannot run on the loaded models."""
+A model that cannot be loaded raises ZooError. ``unsupported_reason`` returns why a method cannot run on the
+loaded models."""
+
 from __future__ import annotations
 
 import copy
@@ -55,9 +57,9 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Loaded:
-    """A loaded target with its tokenizer, and its draft model if it has one. ``folder``: the target's checkpoint folder;
-    ``backend``: the implementation of its forward pass; ``deterministic``: the weights' memory layout on a CPU is fixed instead
-    of the fastest one by measurement."""
+    """A loaded target with its tokenizer, and its draft model if it has one. ``folder``: the target's
+    checkpoint folder; ``backend``: the implementation of its forward pass; ``deterministic``: the weights'
+    memory layout on a CPU is fixed instead of the fastest one by measurement."""
 
     name: str
     folder: Path
@@ -71,8 +73,12 @@ class Loaded:
     stores: dict[str, Path] = field(default_factory=dict)
     heads: Heads = Heads()
     other_vocab_folder: Path | None = None  # folder of a draft with another vocabulary
-    role_folders: dict[str, Path] = field(default_factory=dict)  # by role: further models of the same vocabulary
-    pass_seconds: float | None = None  # the smallest measured time of a forward pass of one token (run.machine)
+    role_folders: dict[str, Path] = field(
+        default_factory=dict
+    )  # by role: further models of the same vocabulary
+    pass_seconds: float | None = (
+        None  # the smallest measured time of a forward pass of one token (run.machine)
+    )
     deterministic: bool = False
     nature: str = ""  # a remark on its answers that users must know, from models.yaml
     picture: Any = None  # uint8 [height, width, 3], read before every prompt
@@ -86,7 +92,8 @@ class Loaded:
 
     @property
     def context(self) -> int:
-        """The target's maximum context in tokens. A draft model with a shorter context drafts until the text exceeds it."""
+        """The target's maximum context in tokens. A draft model with a shorter context drafts until the
+        text exceeds it."""
         return self.model.context
 
     @property
@@ -94,14 +101,20 @@ class Loaded:
         """The weights of the draft model with another vocabulary. Raises ZooError if there is none."""
         if self.other_vocab_folder is None:
             raise ZooError(f"This method {missing_reason(others.ROLE, self.name)}.", "method.needs_draft")
-        return self.load_weights(self.other_vocab_folder, first_supporting_forward(register().backends, self.other_vocab_folder))
+        return self.load_weights(
+            self.other_vocab_folder, first_supporting_forward(register().backends, self.other_vocab_folder)
+        )
 
     def model_for(self, role: str) -> LoadedModel | None:
-        """Return the weights of the model with a role ("draft", "middle", ...; see Kit.open) and the target's vocabulary; None if
-        there is none. Raises ZooError if it cannot be loaded."""
+        """Return the weights of the model with a role ("draft", "middle", ...; see Kit.open) and the
+        target's vocabulary; None if there is none. Raises ZooError if it cannot be loaded."""
         if role == "draft" or role == "middle" and role not in self.role_folders:
             return self.draft
-        return self._open(self.role_folders[role].name, self.role_folders[role]) if role in self.role_folders else None
+        return (
+            self._open(self.role_folders[role].name, self.role_folders[role])
+            if role in self.role_folders
+            else None
+        )
 
     def name_for(self, role: str) -> str:
         """Return the name of the model with a role, for messages and the trace."""
@@ -114,11 +127,13 @@ class Loaded:
         return f"{self.draft_name}-{size}"
 
     def other_size(self, size: str) -> LoadedModel:
-        """Return the weights of another size of the draft model, named <draft>-wide or <draft>-deep in models.yaml. Raises
-        ZooError."""
+        """Return the weights of another size of the draft model, named <draft>-wide or <draft>-deep in
+        models.yaml. Raises ZooError."""
         book, name = register(), self.size_named(size)
         if name not in book.entries:
-            raise ZooError(f"This needs a second draft model, and models.yaml names no {name}.", "draft.second")
+            raise ZooError(
+                f"This needs a second draft model, and models.yaml names no {name}.", "draft.second"
+            )
         return self._open(name, book.entries[name].folder())
 
     def _open(self, name: str, folder: Path) -> LoadedModel:
@@ -127,9 +142,12 @@ class Loaded:
         return model
 
     def load_weights(self, folder: Path, backend: Forward) -> LoadedModel:
-        """Return a checkpoint folder's weights for this implementation of the forward pass. On a CPU their memory layout is the
-        fastest one by measurement, or a fixed one if these models were loaded with ``deterministic``. Raises ZooError."""
-        return load_once(folder, self.device, backend.name, backend.load, self.deterministic and backend.times_layouts)
+        """Return a checkpoint folder's weights for this implementation of the forward pass. On a CPU their
+        memory layout is the fastest one by measurement, or a fixed one if these models were loaded with
+        ``deterministic``. Raises ZooError."""
+        return load_once(
+            folder, self.device, backend.name, backend.load, self.deterministic and backend.times_layouts
+        )
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -138,8 +156,11 @@ class Loaded:
 
     @cached_property
     def codec(self) -> Codec:
-        """The target's codec: how a prompt becomes token ids, and what output tokens are for a person. Raises ZooError."""
-        return cast(Codec, open_codec(self.folder, lambda: self.tokenizer))  # pyright takes no cached property for a member
+        """The target's codec: how a prompt becomes token ids, and what output tokens are for a person.
+        Raises ZooError."""
+        return cast(
+            Codec, open_codec(self.folder, lambda: self.tokenizer)
+        )  # pyright takes no cached property for a member
 
     @property
     def token_bytes(self) -> TokenTable:
@@ -165,15 +186,29 @@ class Loaded:
     def facts(self) -> dict[str, Any]:
         """The header fields of a trace that describe the models: target, draft, tokenizer, output, env."""
         model = self.model
-        target = {"name": self.name, "layers": model.layers, "hidden": model.hidden, "vocab": model.vocab,
-                  "parameters": model.parameters, "nature": "; ".join(filter(None, (self.nature, *self.notes))),
-                  "backend": self.backend.name, "forward": self.forward}
+        target = {
+            "name": self.name,
+            "layers": model.layers,
+            "hidden": model.hidden,
+            "vocab": model.vocab,
+            "parameters": model.parameters,
+            "nature": "; ".join(filter(None, (self.nature, *self.notes))),
+            "backend": self.backend.name,
+            "forward": self.forward,
+        }
         draft = None if self.draft is None else {"name": self.draft_name, "parameters": self.draft.parameters}
         env = environment(self.device, getattr(model, "numbers", model.dtype))
-        return {"target": target, "draft": draft, "tokenizer": self.name, "output": self.codec.output, "env": env}
+        return {
+            "target": target,
+            "draft": draft,
+            "tokenizer": self.name,
+            "output": self.codec.output,
+            "env": env,
+        }
 
     def trace_facts(self, method: Method) -> dict[str, Any]:
-        """Return the trace header fields for a run of a method. A middle model, or a draft model of the method's own, is the draft."""
+        """Return the trace header fields for a run of a method. A middle model, or a draft model of the
+        method's own, is the draft."""
         own = [need for need in sorted(method.needs) if need == "middle" or need.startswith("draft:")]
         role = next((need for need in own if need in self.role_folders), None)
         if role is None:
@@ -181,7 +216,9 @@ class Loaded:
         try:
             model, folder = self.model_for(role), self.role_folders[role]
             name = f"{self.name}-{folder.name}" if folder.parent.name == FOLDER else folder.name
-            return self.facts | {"draft": None if model is None else {"name": name, "parameters": model.parameters}}
+            return self.facts | {
+                "draft": None if model is None else {"name": name, "parameters": model.parameters}
+            }
         except ZooError:  # it cannot be opened: the run reports it
             return self.facts
 
@@ -194,12 +231,19 @@ class Loaded:
         return target
 
     def with_picture(self, image: str | None) -> Loaded:
-        """Return these models with a picture (as picture_input.read_data_url returns it) before every prompt; None: without a
-        picture. Raises ZooError if the target reads no pictures."""
+        """Return these models with a picture (as picture_input.read_data_url returns it) before every
+        prompt; None: without a picture. Raises ZooError if the target reads no pictures."""
         if image is not None and self.codec.picture_size is None:
-            raise ZooError(f"{self.name} reads no pictures; choose a target that does, such as specviz-vision.", "picture.target")
+            raise ZooError(
+                f"{self.name} reads no pictures; choose a target that does, such as specviz-vision.",
+                "picture.target",
+            )
         other = copy.copy(self)
-        other.picture = None if image is None or self.codec.picture_size is None else picture_pixels(image, *self.codec.picture_size)
+        other.picture = (
+            None
+            if image is None or self.codec.picture_size is None
+            else picture_pixels(image, *self.codec.picture_size)
+        )
         return other
 
     def open_model(self, model: LoadedModel) -> Any:
@@ -210,14 +254,19 @@ class Loaded:
         if "guide" in target.capabilities:
             cast(GuidableTarget, target).guide(self.guidance, self.codec.unconditional_ids)
             return target
-        return GuidedTarget(target, model.open(), self.codec.unconditional_ids, self.guidance, self.codec.tokens)
+        return GuidedTarget(
+            target, model.open(), self.codec.unconditional_ids, self.guidance, self.codec.tokens
+        )
 
     def with_guidance(self, scale: float) -> Loaded:
-        """Return these models with classifier-free guidance of this scale. Raises ZooError if the target was not trained on
-        prompts without words."""
+        """Return these models with classifier-free guidance of this scale. Raises ZooError if the target
+        was not trained on prompts without words."""
         if self.codec.unconditional_ids is None:
-            raise ZooError(f"guidance_scale needs a target that was also trained without its prompt, such as specviz-pictures; {self.name} "
-                           "was not.", "guidance.target")
+            raise ZooError(
+                f"guidance_scale needs a target that was also trained without its prompt, such as specviz-pictures; {self.name} "
+                "was not.",
+                "guidance.target",
+            )
         other = copy.copy(self)
         other.guidance = scale
         other.__dict__.pop("capabilities", None)  # of the target that was not guided
@@ -225,17 +274,20 @@ class Loaded:
 
     @property
     def conversation(self) -> str:
-        """A name that is equal for models whose KV cache can be reused in a later turn of the conversation."""
+        """A name that is equal for models whose KV cache can be reused in a later turn of the
+        conversation."""
         return self.name if self.guidance == 1 else f"{self.name}, guidance {self.guidance:g}"
 
     @property
     def loop(self) -> Any:
-        """The decoding loop that this target needs for methods without a loop of their own; None: the ordinary one."""
+        """The decoding loop that this target needs for methods without a loop of their own; None: the
+        ordinary one."""
         return self.backend.loop()
 
     @property
     def forward(self) -> str:
-        """How a forward pass runs: "eager", "static" (static shapes), or "captured" (static shapes in a CUDA graph)."""
+        """How a forward pass runs: "eager", "static" (static shapes), or "captured" (static shapes in a
+        CUDA graph)."""
         return getattr(self.model, "forward", "eager")
 
     def kit(self) -> Kit:
@@ -244,17 +296,27 @@ class Loaded:
 
     @cached_property
     def capabilities(self) -> frozenset[str]:
-        """What methods may require of these models: capabilities of the target, its heads, draft models, datastores and codec."""
+        """What methods may require of these models: capabilities of the target, its heads, draft models,
+        datastores and codec."""
         more = frozenset[str]()
         if self.draft_name:
-            more = sizes_of_draft(register(), self.draft_name, lambda folder: not draft_problem(self.folder, folder))
+            more = sizes_of_draft(
+                register(), self.draft_name, lambda folder: not draft_problem(self.folder, folder)
+            )
         own = self.open_target().capabilities - single_layer_lacks(read_json(self.folder, "config.json"))
-        return (own | datastore_capabilities(self.stores, self._mark) | self.heads.capabilities
-                | role_capabilities(self.other_vocab_folder, self.role_folders) | more | codec_capabilities(self.folder)
-                | half_model_capabilities(self.folder, self.role_folders.get("middle", self.draft_folder)))
+        return (
+            own
+            | datastore_capabilities(self.stores, self._mark)
+            | self.heads.capabilities
+            | role_capabilities(self.other_vocab_folder, self.role_folders)
+            | more
+            | codec_capabilities(self.folder)
+            | half_model_capabilities(self.folder, self.role_folders.get("middle", self.draft_folder))
+        )
 
     def knob_limits(self, method: Method) -> dict[str, float]:
-        """Return {knob: highest value} for the knobs that these models limit, for example if there is no second draft model."""
+        """Return {knob: highest value} for the knobs that these models limit, for example if there is no
+        second draft model."""
         return knob_limits(method, self.capabilities, self.draft is not None)
 
     def _mark(self) -> str:
@@ -267,32 +329,55 @@ class Loaded:
     def unsupported_reason(self, method: Method) -> str | None:
         """Return why the method cannot run on these models; None if it can."""
         return _text_problem(self.folder) or unsupported_reason(
-            method, self.name, self.capabilities, self.draft is not None, self.draft_problem, self.heads.problems)
+            method,
+            self.name,
+            self.capabilities,
+            self.draft is not None,
+            self.draft_problem,
+            self.heads.problems,
+        )
 
 
-def load(target: str | None = None, draft: str | None = None, device: str = "auto", *, named_only: bool = False,
-         deterministic: bool = False) -> Loaded:
+def load(
+    target: str | None = None,
+    draft: str | None = None,
+    device: str = "auto",
+    *,
+    named_only: bool = False,
+    deterministic: bool = False,
+) -> Loaded:
     """Load a target and its draft model. Raises ZooError.
 
-    target, draft: a name of models.yaml, a checkpoint folder in Hugging Face format, a GGUF file, or org/name@commit; None: the
-    default target, or the draft that the target is paired with; draft "none": no draft. named_only: accept names of models.yaml
-    alone (for input from the page). deterministic: fix the memory layout of the weights and the number of threads instead of
-    measuring which is fastest, so that a run with Session's ``deterministic`` gives the same bits in every process on this
-    machine; slower."""
+    target, draft: a name of models.yaml, a checkpoint folder in Hugging Face format, a GGUF file, or
+    org/name@commit; None: the default target, or the draft that the target is paired with; draft "none": no
+    draft. named_only: accept names of models.yaml alone (for input from the page). deterministic: fix the
+    memory layout of the weights and the number of threads instead of measuring which is fastest, so that a
+    run with Session's ``deterministic`` gives the same bits in every process on this machine; slower."""
     on = read_device(device)
     use_cores(deterministic)
     book, entry, folder, backend, chosen = _asked_for(target, draft, named_only, on)
     model = load_once(folder, on, backend.name, backend.load, deterministic and backend.times_layouts)
     place = entry.path or folder  # the path as other entries give it, also if its shards are split
     heads = heads_of(book, entry.name, place, model.hidden, model.vocab, on)
-    loaded = Loaded(entry.name, folder, model, backend, on, stores=_stores(book, entry, folder), heads=heads, deterministic=deterministic,
-                    nature=entry.nature,
-                    other_vocab_folder=usable_with_own_words(others.folder_of(book, entry.name, place)),
-                    role_folders=usable(folder, trained_drafts.roles_of(book, entry.name, place)))
+    loaded = Loaded(
+        entry.name,
+        folder,
+        model,
+        backend,
+        on,
+        stores=_stores(book, entry, folder),
+        heads=heads,
+        deterministic=deterministic,
+        nature=entry.nature,
+        other_vocab_folder=usable_with_own_words(others.folder_of(book, entry.name, place)),
+        role_folders=usable(folder, trained_drafts.roles_of(book, entry.name, place)),
+    )
     try:
         if chosen:
             _pair(loaded, book, book.find(chosen, named_only))
-            loaded.role_folders |= usable(folder, _between(book, book.find(chosen), entry.middle if draft is None else ""))
+            loaded.role_folders |= usable(
+                folder, _between(book, book.find(chosen), entry.middle if draft is None else "")
+            )
     except ZooError as error:
         if draft is not None:
             raise
@@ -301,9 +386,15 @@ def load(target: str | None = None, draft: str | None = None, device: str = "aut
     return loaded
 
 
-def _asked_for(target: str | None, draft: str | None, named_only: bool = False,
-               on: torch.device | None = None, fetch: bool = True) -> tuple[Register, Entry, Path, Forward, str]:
-    """Return models.yaml, the target's entry, folder and forward, and the draft's name ("" for none). Raises ZooError.
+def _asked_for(
+    target: str | None,
+    draft: str | None,
+    named_only: bool = False,
+    on: torch.device | None = None,
+    fetch: bool = True,
+) -> tuple[Register, Entry, Path, Forward, str]:
+    """Return models.yaml, the target's entry, folder and forward, and the draft's name ("" for none).
+    Raises ZooError.
 
     on: the device it must fit on; fetch: download the weights of a hub model, not only its configuration.
     """
@@ -321,7 +412,9 @@ def _pair(loaded: Loaded, book: Register, entry: Entry) -> None:
     folder = entry.folder()
     model = loaded.load_weights(folder, chosen_for(entry, book.backends, folder, loaded.device))
     _same_words(loaded, entry.name, folder, model)
-    loaded.draft, loaded.draft_name, loaded.draft_folder = model, entry.name, folder
+    loaded.draft = model
+    loaded.draft_name = entry.name
+    loaded.draft_folder = folder
 
 
 def _same_words(loaded: Loaded, name: str, folder: Path, model: Any) -> None:
@@ -336,14 +429,16 @@ def _stores(book: Register, entry: Entry, folder: Path) -> dict[str, Path]:
 
 
 def _text_problem(folder: Path) -> str | None:
-    """Return why a target cannot read or write text, as a sentence; None if it can, or if its output is no text."""
+    """Return why a target cannot read or write text, as a sentence; None if it can, or if its output is no
+    text."""
     problem = tokenizer_problem(folder) if "output:text" in codec_capabilities(folder) else None
     return f"{problem}." if problem else None
 
 
 def _between(book: Register, draft: Entry, middle: str) -> dict[str, Path]:
-    """Return the folders of the middle model that models.yaml names, and of the small model that drafts for it (or for the
-    draft), if present."""
+    """Return the folders of the middle model that models.yaml names, and of the small model that drafts for
+    it (or for the draft), if present."""
+
     def there(name: str) -> Path | None:
         entry = book.entries.get(name)
         return entry.path if entry and entry.path and (entry.path / "config.json").is_file() else None
@@ -360,8 +455,8 @@ def _is_local(entry: Entry) -> bool:
 
 @dataclass(frozen=True)
 class Survey:
-    """Facts about a target and a draft model that are not loaded: the target's name and notes; unsupported_reason(method): why it
-    cannot run, or None; knob_limits(method): {knob: highest value}."""
+    """Facts about a target and a draft model that are not loaded: the target's name and notes;
+    unsupported_reason(method): why it cannot run, or None; knob_limits(method): {knob: highest value}."""
 
     name: str
     notes: list[str]
@@ -373,15 +468,20 @@ class Survey:
 
 
 def survey(target: str | None = None, draft: str | None = None) -> Survey:
-    """Describe a target and a draft model from their configurations, without loading them. Raises ZooError."""
+    """Describe a target and a draft model from their configurations, without loading them. Raises
+    ZooError."""
     book, entry, folder, backend, chosen = _asked_for(target, draft, fetch=False)
     config = read_json(folder, "config.json")
     place = entry.path or folder
     heads = heads_of(book, entry.name, place, *hidden_and_vocab_size(config), fetch=False)
     stores = datastore_capabilities(_stores(book, entry, folder), lambda: vocabulary_fingerprint(folder))
     capabilities = backend.capabilities(config) - single_layer_lacks(config) | stores | heads.capabilities
-    known = _is_local(entry)  # a model that is not fetched has no tokenizer here with which others could be compared
-    problem, more, middle = "", trained_drafts.roles_of(book, entry.name, place), None
+    known = _is_local(
+        entry
+    )  # a model that is not fetched has no tokenizer here with which others could be compared
+    problem = ""
+    more = trained_drafts.roles_of(book, entry.name, place)
+    middle = None
     try:
         if chosen:
             found = book.find(chosen)
@@ -392,13 +492,24 @@ def survey(target: str | None = None, draft: str | None = None) -> Survey:
     except ZooError as error:
         problem = str(error)
     if chosen and not problem:
-        capabilities |= sizes_of_draft(book, book.find(chosen).name, lambda other: not (known and draft_problem(folder, other)))
+        capabilities |= sizes_of_draft(
+            book, book.find(chosen).name, lambda other: not (known and draft_problem(folder, other))
+        )
     more = usable(folder, more) if known else more
-    capabilities |= role_capabilities(usable_with_own_words(others.folder_of(book, entry.name, place)), more) | codec_capabilities(folder)
+    capabilities |= role_capabilities(
+        usable_with_own_words(others.folder_of(book, entry.name, place)), more
+    ) | codec_capabilities(folder)
     capabilities |= half_model_capabilities(folder, more.get("middle", middle))
     words = _text_problem(folder) if known else None
 
     def reason(method: Method) -> str | None:
-        return words or unsupported_reason(method, entry.name, capabilities, bool(chosen) and not problem, problem, heads.problems)
+        return words or unsupported_reason(
+            method, entry.name, capabilities, bool(chosen) and not problem, problem, heads.problems
+        )
 
-    return Survey(entry.name, model_notes(folder), reason, lambda method: knob_limits(method, capabilities, bool(chosen) and not problem))
+    return Survey(
+        entry.name,
+        model_notes(folder),
+        reason,
+        lambda method: knob_limits(method, capabilities, bool(chosen) and not problem),
+    )

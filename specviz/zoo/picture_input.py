@@ -1,7 +1,9 @@
 """Read pictures from people and programs: decode them with Pillow within limits, and keep their pixels only.
 
-Nothing but the pixels of a given file is kept: no metadata, no second frame, no text, no name. They are passed on as the data
-URL of a PNG, ``data:image/png;base64,...``, as in OpenAI's API; a path or another address is never opened."""
+Nothing but the pixels of a given file is kept: no metadata, no second frame, no text, no name. They are
+passed on as the data URL of a PNG, ``data:image/png;base64,...``, as in OpenAI's API; a path or another
+address is never opened."""
+
 from __future__ import annotations
 
 import base64
@@ -42,8 +44,8 @@ def picture_error(code: str) -> ZooError:
 
 
 def read_data_url(given: Any) -> str:
-    """Check a picture given as a data URL; return it as the data URL of a PNG of at most ``KEPT_SIDE`` pixels to a side. Raises
-    ZooError."""
+    """Check a picture given as a data URL; return it as the data URL of a PNG of at most ``KEPT_SIDE``
+    pixels to a side. Raises ZooError."""
     if not isinstance(given, str):
         raise picture_error("picture.form")
     if len(given) > LONGEST_URL:
@@ -52,7 +54,7 @@ def read_data_url(given: Any) -> str:
     if head is None:
         raise picture_error("picture.form")
     try:
-        data = base64.b64decode(given[head.end():], validate=True)
+        data = base64.b64decode(given[head.end() :], validate=True)
     except (binascii.Error, ValueError):
         raise picture_error("picture.form") from None
     return data_url(decode_picture(data))
@@ -69,8 +71,8 @@ def read_file(path: str) -> str:
 
 
 def decode_picture(data: bytes) -> Image.Image:
-    """Decode a file's bytes to an RGB picture on white, shrunk to ``KEPT_SIDE``. Its size is checked before its pixels are
-    decoded. Raises ZooError."""
+    """Decode a file's bytes to an RGB picture on white, shrunk to ``KEPT_SIDE``. Its size is checked before
+    its pixels are decoded. Raises ZooError."""
     if len(data) > MOST_BYTES:
         raise picture_error("picture.bytes")
     try:
@@ -104,8 +106,8 @@ def data_url(picture: Image.Image) -> str:
 
 
 def picture_pixels(url: str, width: int, height: int) -> np.ndarray:
-    """Return the pixels, uint8 [height, width, 3], of a picture that ``read_data_url`` returned: scaled to the given size without
-    distortion, with white margins. Raises ZooError."""
+    """Return the pixels, uint8 [height, width, 3], of a picture that ``read_data_url`` returned: scaled to
+    the given size without distortion, with white margins. Raises ZooError."""
     picture = decode_picture(base64.b64decode(url.partition(",")[2]))
     scale = min(width / picture.width, height / picture.height)
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))

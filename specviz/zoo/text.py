@@ -1,8 +1,10 @@
 """Encode prompts to token ids, and decode token ids to bytes.
 
-Output: a token is bytes, not characters. The text of a run is the UTF-8 decoding of all its bytes, so an emoji that
-spans three tokens is decoded correctly. Input: text that somebody typed never becomes a control token.
+Output: a token is bytes, not characters. The text of a run is the UTF-8 decoding of all its bytes, so an
+emoji that spans three tokens is decoded correctly. Input: text that somebody typed never becomes a control
+token.
 """
+
 from __future__ import annotations
 
 import json
@@ -23,7 +25,8 @@ def _alphabet() -> dict[str, int]:
 
 
 class TokenTable(Protocol):
-    """Maps token ids to the bytes that they add to the output; see ``TokenBytes``. special: ids of control tokens."""
+    """Maps token ids to the bytes that they add to the output; see ``TokenBytes``. special: ids of control
+    tokens."""
 
     special: frozenset[int]
 
@@ -33,10 +36,12 @@ class TokenTable(Protocol):
 
 
 class TokenBytes:
-    """Maps token ids to bytes, for byte-level BPE, SentencePiece-like vocabularies, and (by decoding) anything else.
+    """Maps token ids to bytes, for byte-level BPE, SentencePiece-like vocabularies, and (by decoding)
+    anything else.
 
-    Calling it with an id returns the token's bytes; for a special token, its name. ``output_bytes`` returns the bytes that a
-    token adds to the text: none for a special token. Ids outside the vocabulary have no bytes."""
+    Calling it with an id returns the token's bytes; for a special token, its name. ``output_bytes`` returns
+    the bytes that a token adds to the text: none for a special token. Ids outside the vocabulary have no
+    bytes."""
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
@@ -49,7 +54,8 @@ class TokenBytes:
         self._pieces = not self._alphabet and bool(kinds & {"ByteFallback", "Metaspace"})
 
     def _decoders(self) -> set[str]:
-        """Return the names of the tokenizer's decoding steps; guessed from the vocabulary if it lists none."""
+        """Return the names of the tokenizer's decoding steps; guessed from the vocabulary if it lists
+        none."""
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         if backend is not None and backend.decoder is not None:
             state = json.loads(backend.decoder.__getstate__())
@@ -65,13 +71,15 @@ class TokenBytes:
         return self._known[token]
 
     def output_bytes(self, token: int, first: bool = False) -> bytes:
-        """Return the bytes that this token adds to the text. first: it begins the text, where all but byte-level tokenizers drop a
-        leading space."""
+        """Return the bytes that this token adds to the text. first: it begins the text, where all but
+        byte-level tokenizers drop a leading space."""
         if token in self.special:
             return b""
         data = self(token)
         if first and not self._alphabet and data.startswith(b" "):
-            return self._tokenizer.decode([token], skip_special_tokens=True, clean_up_tokenization_spaces=False).encode()
+            return self._tokenizer.decode(
+                [token], skip_special_tokens=True, clean_up_tokenization_spaces=False
+            ).encode()
         return data
 
     def _bytes(self, token: int) -> bytes:
@@ -87,20 +95,33 @@ class TokenBytes:
             return bytes(self._alphabet[c] for c in piece) if known else piece.encode("utf-8", "replace")
         if self._pieces:
             is_byte = len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
-            return bytes([int(piece[3:5], 16)]) if is_byte else piece.replace("\u2581", " ").encode("utf-8", "replace")
+            return (
+                bytes([int(piece[3:5], 16)])
+                if is_byte
+                else piece.replace("\u2581", " ").encode("utf-8", "replace")
+            )
         return self._decoded(token)
 
     def _decoded(self, token: int) -> bytes:
         """Decode the token after an anchor token, so that the space in front of a word is kept."""
         anchor, both = self._decode([self._anchor]), self._decode([self._anchor, token])
-        return (both[len(anchor):] if both.startswith(anchor) else self._decode([token])).encode("utf-8", "replace")
+        return (both[len(anchor) :] if both.startswith(anchor) else self._decode([token])).encode(
+            "utf-8", "replace"
+        )
 
     def _decode(self, ids: list[int]) -> str:
         return self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
 
     @cached_property
     def _anchor(self) -> int:
-        return next((i for i in range(len(self._tokenizer)) if i not in self._added and self._decode([i]).strip().isalpha()), 0)
+        return next(
+            (
+                i
+                for i in range(len(self._tokenizer))
+                if i not in self._added and self._decode([i]).strip().isalpha()
+            ),
+            0,
+        )
 
 
 def decode_utf8(data: bytes) -> str:
@@ -111,10 +132,10 @@ def decode_utf8(data: bytes) -> str:
 class Transcript:
     """The text of a run, extended token by token, up to a stop string.
 
-    ``add`` returns the trace's piece (token, bytes, start, end), with spans in bytes. ``stopped``: whether a stop
-    string was completed; then ``text`` ends before it, and ``tokens`` with the token that completed it. A special token
-    adds nothing to the text, but its name matches a stop string. The first ``min_tokens`` tokens do not complete a stop
-    string.
+    ``add`` returns the trace's piece (token, bytes, start, end), with spans in bytes. ``stopped``: whether
+    a stop string was completed; then ``text`` ends before it, and ``tokens`` with the token that completed
+    it. A special token adds nothing to the text, but its name matches a stop string. The first
+    ``min_tokens`` tokens do not complete a stop string.
     """
 
     def __init__(self, table: TokenTable, stops: Iterable[str] = (), min_tokens: int = 0):
@@ -138,7 +159,8 @@ class Transcript:
         return token, added, start, len(self.data)
 
     def _match(self, token: int, added: bytes, start: int) -> None:
-        """Look for stop strings that this token completes, in the text and in the text with names of special tokens."""
+        """Look for stop strings that this token completes, in the text and in the text with names of
+        special tokens."""
         begin = len(self._named)
         self._starts.append((begin, start))
         self._named += self._table(token) if token in self._table.special else added
@@ -154,7 +176,8 @@ class Transcript:
                 self.cut = found
 
     def _shown(self, named: int) -> int:
-        """Map a position in the text with special-token names to the text; inside such a name, to the token's position."""
+        """Map a position in the text with special-token names to the text; inside such a name, to the
+        token's position."""
         at = bisect_right(self._starts, named, key=lambda starts: starts[0]) - 1
         begin, start = self._starts[at]
         return start if self.tokens[at] in self._table.special else start + named - begin
@@ -172,16 +195,19 @@ class Transcript:
     @property
     def text(self) -> str:
         """The text so far, without the stop string that ended it."""
-        return decode_utf8(bytes(self.data[:self.length]))
+        return decode_utf8(bytes(self.data[: self.length]))
 
     @property
     def stable_length(self) -> int:
-        """Number of bytes that no later token can remove. The possible beginning of a stop string is not counted."""
+        """Number of bytes that no later token can remove. The possible beginning of a stop string is not
+        counted."""
         end = self.length
         if self.cut is None:
             end -= max((k for k, part in self._beginnings if self.data.endswith(part)), default=0)
             named = max((k for k, part in self._beginnings if self._named.endswith(part)), default=0)
-            end = min(end, self._shown(len(self._named) - named)) if named else end  # it may reach back over a special token
+            end = (
+                min(end, self._shown(len(self._named) - named)) if named else end
+            )  # it may reach back over a special token
         return end
 
 
@@ -191,14 +217,16 @@ def replace_lone_surrogates(text: str) -> str:
 
 
 def encode_plain(tokenizer: Any, text: str) -> list[int]:
-    """Return the token ids of a raw prompt. The text of a special token stays plain text; the tokenizer's BOS token is added if it
-    has one."""
+    """Return the token ids of a raw prompt. The text of a special token stays plain text; the tokenizer's
+    BOS token is added if it has one."""
     ids = _ids(tokenizer.encode(replace_lone_surrogates(text), split_special_tokens=True))
-    found = _ids(tokenizer.encode(replace_lone_surrogates(text), add_special_tokens=False, split_special_tokens=True))
+    found = _ids(
+        tokenizer.encode(replace_lone_surrogates(text), add_special_tokens=False, split_special_tokens=True)
+    )
     if not _controls(tokenizer).keys() & set(found):
         return ids
-    at = next((i for i in range(len(ids)) if ids[i:i + len(found)] == found), 0)
-    return ids[:at] + _spelt(tokenizer, found) + ids[at + len(found):]
+    at = next((i for i in range(len(ids)) if ids[i : i + len(found)] == found), 0)
+    return ids[:at] + _spelt(tokenizer, found) + ids[at + len(found) :]
 
 
 def _controls(tokenizer: Any) -> dict[int, str]:
@@ -207,37 +235,53 @@ def _controls(tokenizer: Any) -> dict[int, str]:
 
 
 def _spelt(tokenizer: Any, ids: list[int]) -> list[int]:
-    """Replace control tokens in the ids of plain text by the tokens of their letters, because some vocabularies contain such a
-    name as a piece."""
+    """Replace control tokens in the ids of plain text by the tokens of their letters, because some
+    vocabularies contain such a name as a piece."""
     controls, out = _controls(tokenizer), []
     for i in ids:
-        spelt = [_ids(tokenizer.encode(c, add_special_tokens=False, split_special_tokens=True)) for c in controls.get(i, "")]
+        spelt = [
+            _ids(tokenizer.encode(c, add_special_tokens=False, split_special_tokens=True))
+            for c in controls.get(i, "")
+        ]
         out += [j for letter in spelt for j in letter if j not in controls] if i in controls else [i]
     return out
 
 
 def encode_chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> list[int]:
-    """Return the token ids of a conversation in the tokenizer's chat template, up to the start of the answer; without a template,
-    of the texts in order. options: what the template reads besides the messages ("tools", "enable_thinking").
+    """Return the token ids of a conversation in the tokenizer's chat template, up to the start of the
+    answer; without a template, of the texts in order. options: what the template reads besides the messages
+    ("tools", "enable_thinking").
 
-    Control tokens come from the template alone. The text of a special token inside a message or a tool is masked while the
-    template runs and put back as plain text, so that nobody can end a turn by typing ``<|end|>``."""
-    messages, options = _mapped(list(messages), replace_lone_surrogates), _mapped(options, replace_lone_surrogates)
+    Control tokens come from the template alone. The text of a special token inside a message or a tool is
+    masked while the template runs and put back as plain text, so that nobody can end a turn by typing
+    ``<|end|>``."""
+    messages, options = (
+        _mapped(list(messages), replace_lone_surrogates),
+        _mapped(options, replace_lone_surrogates),
+    )
     if not getattr(tokenizer, "chat_template", None):
         return encode_plain(tokenizer, "\n\n".join(m["content"] for m in messages))
     names = sorted({t for i, t in _specials(tokenizer)}, key=len, reverse=True)
     typed: list[str] = []
     _mapped([messages, options], lambda text: typed.append(text) or text)
     if not any(name in text for name in names for text in typed):
-        return _ids(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False, **options))
-    hidden = {name: f"\ue000{secrets.token_hex(8)}\ue001" for name in names}  # a random key: no message holds it
+        return _ids(
+            tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=True, return_dict=False, **options
+            )
+        )
+    hidden = {
+        name: f"\ue000{secrets.token_hex(8)}\ue001" for name in names
+    }  # a random key: no message holds it
 
     def mask(text: str) -> str:
         for name, mark in hidden.items():
             text = text.replace(name, mark)
         return text
 
-    shown = tokenizer.apply_chat_template(_mapped(messages, mask), add_generation_prompt=True, tokenize=False, **_mapped(options, mask))
+    shown = tokenizer.apply_chat_template(
+        _mapped(messages, mask), add_generation_prompt=True, tokenize=False, **_mapped(options, mask)
+    )
     return _encode_around(tokenizer, shown, {mark: name for name, mark in hidden.items()})
 
 
@@ -251,7 +295,8 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _encode_around(tokenizer: Any, shown: str, typed: dict[str, str]) -> list[int]:
-    """Encode a rendered template: its special tokens by id, the text between them (masks undone) as plain text."""
+    """Encode a rendered template: its special tokens by id, the text between them (masks undone) as plain
+    text."""
     ids: list[int] = []
     special = {name: i for i, name in _specials(tokenizer)}
 
@@ -259,7 +304,12 @@ def _encode_around(tokenizer: Any, shown: str, typed: dict[str, str]) -> list[in
         for mark, name in typed.items():
             text = text.replace(mark, name)
         if text:
-            ids.extend(_spelt(tokenizer, _ids(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))))
+            ids.extend(
+                _spelt(
+                    tokenizer,
+                    _ids(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)),
+                )
+            )
 
     while shown:
         found = [(shown.find(name), -len(name), name) for name in special if name in shown]
@@ -267,13 +317,17 @@ def _encode_around(tokenizer: Any, shown: str, typed: dict[str, str]) -> list[in
         plain(shown[:at])
         if name:
             ids.append(special[name])
-        shown = shown[at + len(name):]
+        shown = shown[at + len(name) :]
     return ids
 
 
 def _specials(tokenizer: Any) -> list[tuple[int, str]]:
     """Return (id, text) of the control tokens."""
-    return [(int(i), str(t)) for i, t in tokenizer.added_tokens_decoder.items() if getattr(t, "special", False) and str(t)]
+    return [
+        (int(i), str(t))
+        for i, t in tokenizer.added_tokens_decoder.items()
+        if getattr(t, "special", False) and str(t)
+    ]
 
 
 def _ids(encoded: Any) -> list[int]:

@@ -1,7 +1,10 @@
-"""Writers that are killed at each of their steps on the disc, in processes of their own: ``python -m tests.attack.kills FOLDER``.
+"""Writers that are killed at each of their steps on the disc, in processes of their own: ``python -m
+tests.attack.kills FOLDER``.
 
-A process that forks must not have computed before, so all of it happens beside the tests. Says how many places there were.
+A process that forks must not have computed before, so all of it happens beside the tests. Says how many
+places there were.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -24,8 +27,8 @@ TEN = 10
 
 
 def apart(work, place: int = 0, size: int = 0) -> tuple[int, int]:
-    """``work()`` in a process that is killed before its step number ``place`` on the disc, or while it writes byte ``size`` of a
-    file. The signal that ended it, and how many steps it saw."""
+    """``work()`` in a process that is killed before its step number ``place`` on the disc, or while it
+    writes byte ``size`` of a file. The signal that ended it, and how many steps it saw."""
     child = os.fork()
     if not child:
         seen = 0
@@ -46,7 +49,9 @@ def apart(work, place: int = 0, size: int = 0) -> tuple[int, int]:
         work()
         os._exit(0)
     ended = os.waitpid(child, 0)[1]
-    return (os.WTERMSIG(ended) if os.WIFSIGNALED(ended) else -os.WEXITSTATUS(ended)), int((FOLDER.parent / "seen").read_text() or 0)
+    return (os.WTERMSIG(ended) if os.WIFSIGNALED(ended) else -os.WEXITSTATUS(ended)), int(
+        (FOLDER.parent / "seen").read_text() or 0
+    )
 
 
 def traces() -> int:
@@ -58,7 +63,10 @@ def traces() -> int:
         old.save(path)
         ended, steps = apart(write)
         assert not ended and steps >= 3 and Trace.load(path).records == new.records
-        for kill in [*({"place": i} for i in range(1, steps + 1)), *({"size": size} for size in (1, 400, 1000))]:
+        for kill in [
+            *({"place": i} for i in range(1, steps + 1)),
+            *({"size": size} for size in (1, 400, 1000)),
+        ]:
             old.save(path)
             ended, _ = apart(write, **kill)
             assert ended in (signal.SIGKILL, signal.SIGXFSZ), (kill, ended)
@@ -74,11 +82,14 @@ def trained() -> str:
     runs.KEPT = -1.0
     runner, net, loss_at = trial(FOLDER / "run", 6)
     runner.train(loss_at)
-    return hashlib.sha256(b"".join(t.detach().numpy().tobytes() for t in net.state_dict().values())).hexdigest()
+    return hashlib.sha256(
+        b"".join(t.detach().numpy().tobytes() for t in net.state_dict().values())
+    ).hexdigest()
 
 
 def training() -> int:
     """A run that was killed in any of ten places ends at the same weights as one that was not."""
+
     def told():
         (FOLDER / "end").write_text(trained())
 

@@ -1,4 +1,6 @@
-"""Files that are written and read: nothing is replaced that is no ordinary file, nothing recorded is lost, nothing read two ways."""
+"""Files that are written and read: nothing is replaced that is no ordinary file, nothing recorded is lost,
+nothing read two ways."""
+
 from __future__ import annotations
 
 import gzip
@@ -25,7 +27,13 @@ from ..run.fakes import FakeLoaded
 def trace():
     loaded = FakeLoaded()
     recorder = Recorder(0, loaded.token_bytes)
-    return Trace([record for event in Session(loaded, "autoregressive").run("the cat", 4) for record in recorder.take(event)])
+    return Trace(
+        [
+            record
+            for event in Session(loaded, "autoregressive").run("the cat", 4)
+            for record in recorder.take(event)
+        ]
+    )
 
 
 def test_what_is_no_ordinary_file_is_refused_and_stays(trace, tmp_path):
@@ -35,10 +43,21 @@ def test_what_is_no_ordinary_file_is_refused_and_stays(trace, tmp_path):
     (tmp_path / "round").symlink_to(tmp_path / "round")
     (tmp_path / "null").symlink_to("/dev/null")
     before = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
-    for bad in (*before, "/dev/null", "/dev/full", "/dev/stdout", "/proc/self/mem", tmp_path / ("x" * 300), "a\0b", tmp_path / "no" / "t"):
+    for bad in (
+        *before,
+        "/dev/null",
+        "/dev/full",
+        "/dev/stdout",
+        "/proc/self/mem",
+        tmp_path / ("x" * 300),
+        "a\0b",
+        tmp_path / "no" / "t",
+    ):
         with refuses(TraceError, "trace.write"):
             trace.save(bad)
-    assert {path: path.lstat().st_mode for path in tmp_path.iterdir()} == before and stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    assert {path: path.lstat().st_mode for path in tmp_path.iterdir()} == before and stat.S_ISCHR(
+        Path("/dev/null").stat().st_mode
+    )
 
 
 def test_a_link_stays_a_link_and_a_file_keeps_its_mode(trace, tmp_path):
@@ -47,7 +66,11 @@ def test_a_link_stays_a_link_and_a_file_keeps_its_mode(trace, tmp_path):
     real.chmod(0o640)
     link.symlink_to(real)
     trace.save(link)
-    assert link.is_symlink() and Trace.load(real).records == trace.records and stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert (
+        link.is_symlink()
+        and Trace.load(real).records == trace.records
+        and stat.S_IMODE(real.stat().st_mode) == 0o640
+    )
     longest = tmp_path / ("x" * 249 + ".jsonl")
     trace.save(longest)
     assert Trace.load(longest).records == trace.records and len(list(tmp_path.iterdir())) == 3
@@ -95,7 +118,19 @@ def test_the_trace_is_saved_when_standard_output_breaks(at_home, tmp_path, monke
         writer = os.open(out, os.O_WRONLY)
     with os.fdopen(writer, "w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
-        status = cli.main(["run", "--method", "autoregressive", "--prompt", "the cat", "--max-new-tokens", "40", "--trace", str(path)])
+        status = cli.main(
+            [
+                "run",
+                "--method",
+                "autoregressive",
+                "--prompt",
+                "the cat",
+                "--max-new-tokens",
+                "40",
+                "--trace",
+                str(path),
+            ]
+        )
         stream.flush()  # as Python does at its end: it goes nowhere, and nobody complains
     monkeypatch.undo()
     assert status == 1 and capsys.readouterr().err.count("\n") <= 1
@@ -108,7 +143,12 @@ def test_one_gzip_member_is_read_and_no_more(trace):
     half = lines.index(b"\n", len(lines) // 2) + 1
     assert Trace.load(gzip.compress(lines)).records == trace.records
     whole = gzip.compress(lines)
-    for bad in (gzip.compress(lines[:half]) + gzip.compress(lines[half:]), whole + b"x", whole + whole, whole + b"\0" * 9):
+    for bad in (
+        gzip.compress(lines[:half]) + gzip.compress(lines[half:]),
+        whole + b"x",
+        whole + whole,
+        whole + b"\0" * 9,
+    ):
         with refuses(TraceError, "trace.after_gzip"):
             Trace.load(bad)
     for bad in (whole[:-1], whole[:20], b"\x1f\x8b", whole[:-8] + b"\0" * 8):
@@ -131,7 +171,9 @@ def spoiled(data: bytes, rng: random.Random) -> bytes:
     out = bytearray(data)
     for _ in range(rng.randrange(1, 5)):
         at = rng.randrange(len(out))
-        out[at:at + rng.randrange(4)] = bytes(rng.choices(b'0123456789"{}[],:-e.\\ntf\xff\0', k=rng.randrange(4)))
+        out[at : at + rng.randrange(4)] = bytes(
+            rng.choices(b'0123456789"{}[],:-e.\\ntf\xff\0', k=rng.randrange(4))
+        )
     return bytes(out)
 
 

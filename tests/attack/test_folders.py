@@ -1,4 +1,6 @@
-"""Model folders: no code of theirs runs, nothing is allocated on their word alone, and each bad one is one sentence."""
+"""Model folders: no code of theirs runs, nothing is allocated on their word alone, and each bad one is one
+sentence."""
+
 from __future__ import annotations
 
 import ast
@@ -52,14 +54,25 @@ def asked(monkeypatch):
     assert stdin.reads == 0
 
 
-@pytest.mark.parametrize("kind, words", [
-    pytest.param(kind, words, marks=[] if kind == "spying" or words == "Words" else [pytest.mark.thorough])
-    for kind in ("llama", "gpt2", "spying") for words in (None, "", "Words", "LlamaTokenizer")])
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        pytest.param(
+            kind, words, marks=[] if kind == "spying" or words == "Words" else [pytest.mark.thorough]
+        )
+        for kind in ("llama", "gpt2", "spying")
+        for words in (None, "", "Words", "LlamaTokenizer")
+    ],
+)
 def test_no_code_of_a_folder_runs_and_nobody_is_asked(tmp_path, asked, monkeypatch, kind, words):
     mark = tmp_path / "MARK"
     folder = spied(tmp_path / "m", mark, kind, words)
-    loaders = {"load": lambda: load(str(folder)), "tokenizer": lambda: open_tokenizer(folder),
-               "draft": lambda: load(str(write(tmp_path / "t")), str(folder)), "transformers": lambda: load_causal("m", str(folder), None)}
+    loaders = {
+        "load": lambda: load(str(folder)),
+        "tokenizer": lambda: open_tokenizer(folder),
+        "draft": lambda: load(str(write(tmp_path / "t")), str(folder)),
+        "transformers": lambda: load_causal("m", str(folder), None),
+    }
     for name in FORWARDS:
         loaders[name] = lambda name=name: FORWARDS[name].load(folder, torch.device("cpu"))
     for work in loaders.values():
@@ -69,37 +82,74 @@ def test_no_code_of_a_folder_runs_and_nobody_is_asked(tmp_path, asked, monkeypat
 
 
 def test_everything_that_is_loaded_with_transformers_says_that_no_code_may_run():
-    calls = [(path.name, node) for path in Path(specviz.__file__).parent.rglob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8")))
-             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("from_pretrained", "from_config")]
+    calls = [
+        (path.name, node)
+        for path in Path(specviz.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("from_pretrained", "from_config")
+    ]
     assert len(calls) > 10
     for name, call in calls:
         message = {word.arg: word.value for word in call.keywords}
-        assert isinstance(message.get("trust_remote_code"), ast.Constant) and message["trust_remote_code"].value is False, (name, call.lineno)
+        assert (
+            isinstance(message.get("trust_remote_code"), ast.Constant)
+            and message["trust_remote_code"].value is False
+        ), (name, call.lineno)
 
 
 def refused(folder: Path, match: str = "") -> str:
     with pytest.raises(ZooError) as caught:
         load(str(folder))
     message = str(caught.value)
-    assert re.search(match, message) and message.endswith(".") and "\n" not in message and len(message) < 600, message
+    assert (
+        re.search(match, message) and message.endswith(".") and "\n" not in message and len(message) < 600
+    ), message
     return message
 
 
 ODD = ["x", -1, 0, 1.5, [], {}, [1, "a"], True, 10**18, float("inf"), {"a": {"b": 1}}]
 
 
-@pytest.mark.parametrize("field, values, says", [
-    ("rope_scaling", ["x", [1], 5], "rotary"), ("rope_scaling", [{"rope_type": "linear"}, {"rope_type": "linear", "factor": "x"}], "factor"),
-    ("rope_scaling", [{"rope_type": "linear", "factor": 0}, {"type": "llama3", "factor": 2.0}], "factor"), ("rope_scaling", [{"rope_type": ["a"]}], ""),
-    ("rope_scaling", [{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0,
-                       "original_max_position_embeddings": 64}], "low_freq_factor"),
-    ("rope_theta", ["x", 0, -1, [1], {}, float("nan"), 10**30], "rope_theta"),
-    ("sliding_window", ["x", [4], {}, 1.5], "sliding_window"), ("hidden_size", ODD, "hidden_size"), ("num_hidden_layers", ODD, ""),
-    ("num_attention_heads", ODD, ""), ("num_key_value_heads", ["x", -1, {}], ""), ("vocab_size", ODD, ""), ("head_dim", ["x", -2], "head_dim"),
-    ("max_position_embeddings", ["x", -1, 10**12], "max_position_embeddings"), ("layer_types", [5, {"a": 1}, [1]], "layer_types"),
-    ("rms_norm_eps", ["x", [], -1], "rms_norm_eps"), ("text_config", [5, "x", [1]], "text_config"), ("model_type", [5, [], {}, "nope"], ""),
-    ("num_hidden_layers", [5000, 10**8], "layers"), ("vocab_size", [10**8], "vocab_size"), ("intermediate_size", [10**9], "intermediate_size"),
-])
+@pytest.mark.parametrize(
+    "field, values, says",
+    [
+        ("rope_scaling", ["x", [1], 5], "rotary"),
+        ("rope_scaling", [{"rope_type": "linear"}, {"rope_type": "linear", "factor": "x"}], "factor"),
+        ("rope_scaling", [{"rope_type": "linear", "factor": 0}, {"type": "llama3", "factor": 2.0}], "factor"),
+        ("rope_scaling", [{"rope_type": ["a"]}], ""),
+        (
+            "rope_scaling",
+            [
+                {
+                    "rope_type": "llama3",
+                    "factor": 8.0,
+                    "low_freq_factor": 4.0,
+                    "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 64,
+                }
+            ],
+            "low_freq_factor",
+        ),
+        ("rope_theta", ["x", 0, -1, [1], {}, float("nan"), 10**30], "rope_theta"),
+        ("sliding_window", ["x", [4], {}, 1.5], "sliding_window"),
+        ("hidden_size", ODD, "hidden_size"),
+        ("num_hidden_layers", ODD, ""),
+        ("num_attention_heads", ODD, ""),
+        ("num_key_value_heads", ["x", -1, {}], ""),
+        ("vocab_size", ODD, ""),
+        ("head_dim", ["x", -2], "head_dim"),
+        ("max_position_embeddings", ["x", -1, 10**12], "max_position_embeddings"),
+        ("layer_types", [5, {"a": 1}, [1]], "layer_types"),
+        ("rms_norm_eps", ["x", [], -1], "rms_norm_eps"),
+        ("text_config", [5, "x", [1]], "text_config"),
+        ("model_type", [5, [], {}, "nope"], ""),
+        ("num_hidden_layers", [5000, 10**8], "layers"),
+        ("vocab_size", [10**8], "vocab_size"),
+        ("intermediate_size", [10**9], "intermediate_size"),
+    ],
+)
 def test_an_odd_config_is_one_sentence(tmp_path, field, values, says):
     for value in values:
         folder = write(tmp_path / "odd")
@@ -108,10 +158,21 @@ def test_an_odd_config_is_one_sentence(tmp_path, field, values, says):
         refused(folder, says or "")
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "generation_config.json", "tokenizer.json"])
-@pytest.mark.parametrize("content", [
-    '{"a":' * 100_000, "[" * 100_000, "", "null", *(pytest.param(odd, marks=pytest.mark.thorough) for odd in ("5", "[]")),
-    "\x00", '{"a": 1' + "0" * 9999 + "}"])
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer_config.json", "generation_config.json", "tokenizer.json"]
+)
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"a":' * 100_000,
+        "[" * 100_000,
+        "",
+        "null",
+        *(pytest.param(odd, marks=pytest.mark.thorough) for odd in ("5", "[]")),
+        "\x00",
+        '{"a": 1' + "0" * 9999 + "}",
+    ],
+)
 def test_a_broken_file_is_one_sentence(tmp_path, name, content):
     folder = write(tmp_path / "m")
     (folder / name).write_text(content)
@@ -174,10 +235,17 @@ def test_a_quantisation_that_is_declared_goes_to_transformers_own_or_is_refused(
 def test_tables_grow_with_use_and_not_with_a_promise(tmp_path):
     short, long = (Llama(write(tmp_path / str(n), max_position_embeddings=n)) for n in (3000, 10**8))
     assert len(long.rotations(1)) == FIRST_ROTATIONS and len(short.rotations(10**9)) == 3000
-    assert torch.equal(long.rotations(2900)[:2900], short.rotations(2900)[:2900]) and len(long.rotations(1)) < 10_000
+    assert (
+        torch.equal(long.rotations(2900)[:2900], short.rotations(2900)[:2900])
+        and len(long.rotations(1)) < 10_000
+    )
     loaded = load(str(tmp_path / str(10**8)))
-    first = collect(Session(loaded, "speculative" if loaded.draft else "prompt_lookup").run("the cat", 8)).token_ids
-    assert first == collect(Session(load(str(tmp_path / "3000")), "autoregressive").run("the cat", 8)).token_ids
+    first = collect(
+        Session(loaded, "speculative" if loaded.draft else "prompt_lookup").run("the cat", 8)
+    ).token_ids
+    assert (
+        first == collect(Session(load(str(tmp_path / "3000")), "autoregressive").run("the cat", 8)).token_ids
+    )
 
 
 def test_rows_far_beyond_the_first_table_are_rotated_as_ever(tmp_path):
@@ -205,7 +273,9 @@ def test_what_does_not_fit_is_refused_before_it_is_allocated(tmp_path, monkeypat
 def test_a_network_larger_than_its_files_is_not_made_up(tmp_path):
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=300, n_positions=32)).save_pretrained(tmp_path / "m")
+    GPT2LMHeadModel(
+        GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=300, n_positions=32)
+    ).save_pretrained(tmp_path / "m")
     change(tmp_path / "m", "config.json", n_positions=2 * 10**9)
     with refuses(ModelError, "checkpoint.memory"):
         load_causal("m", str(tmp_path / "m"), None)
@@ -218,9 +288,19 @@ def test_free_memory_is_known_here():
 # --- any damage whatever -------------------------------------------------------------------------------------------------
 def damaged(folder: Path, rng: random.Random) -> str:
     """Spoil one thing of the folder; what was done."""
-    path = folder / rng.choice(["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors"])
+    path = folder / rng.choice(
+        [
+            "config.json",
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "generation_config.json",
+            "model.safetensors",
+        ]
+    )
     data = bytearray(path.read_bytes())
-    how = rng.choice(["cut", "flip", "gone", "value", "key"] if path.suffix == ".json" else ["cut", "flip", "gone", "head"])
+    how = rng.choice(
+        ["cut", "flip", "gone", "value", "key"] if path.suffix == ".json" else ["cut", "flip", "gone", "head"]
+    )
     if how == "gone":
         path.unlink()
     elif how in ("value", "key"):
@@ -230,7 +310,7 @@ def damaged(folder: Path, rng: random.Random) -> str:
         message |= {key: rng.choice(ODD)} if how == "value" else {key + "_": value}
         path.write_text(json.dumps(message))
     elif how == "cut":
-        path.write_bytes(data[:rng.randrange(len(data))])
+        path.write_bytes(data[: rng.randrange(len(data))])
     else:
         for _ in range(rng.randrange(1, 9)):
             data[rng.randrange(64 if how == "head" else len(data))] = rng.randrange(256)
@@ -241,7 +321,9 @@ def damaged(folder: Path, rng: random.Random) -> str:
 def survive(folder: Path, seed: int) -> None:
     what = damaged(write(folder), random.Random(seed))
     try:
-        loaded = load(str(folder), deterministic=seed % 4 > 0)  # most of a load's time goes into measuring layouts
+        loaded = load(
+            str(folder), deterministic=seed % 4 > 0
+        )  # most of a load's time goes into measuring layouts
         *_, end = Session(loaded, "prompt_lookup").run("the cat sat", 3)
         assert end.records() and loaded.facts and loaded.end_tokens is not None
     except (ZooError, SessionError) as error:

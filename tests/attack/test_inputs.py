@@ -1,4 +1,6 @@
-"""What people and programs type: every wrong kind and value is one sentence, and nothing succeeds by checking nothing."""
+"""What people and programs type: every wrong kind and value is one sentence, and nothing succeeds by
+checking nothing."""
+
 from __future__ import annotations
 
 import math
@@ -17,8 +19,48 @@ from specviz.trace.events import Failed, Finished
 from ..message_codes import command_codes
 from ..run.fakes import FakeLoaded
 
-ODD = [None, True, False, -1, 0, 1, 1.5, -0.0, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf, 2**63, -2**63, 10**400, "", " ", "1", "1e3",
-       "0x10", "\u0661", "nan", "inf", "-inf", "abc", "\0", "\ud800", "x" * 100_000, b"1", [], [1], (), {}, {"a": 1}, {1}, object(), 1j, range(3)]
+ODD = [
+    None,
+    True,
+    False,
+    -1,
+    0,
+    1,
+    1.5,
+    -0.0,
+    1e308,
+    -1e308,
+    5e-324,
+    math.nan,
+    math.inf,
+    -math.inf,
+    2**63,
+    -(2**63),
+    10**400,
+    "",
+    " ",
+    "1",
+    "1e3",
+    "0x10",
+    "\u0661",
+    "nan",
+    "inf",
+    "-inf",
+    "abc",
+    "\0",
+    "\ud800",
+    "x" * 100_000,
+    b"1",
+    [],
+    [1],
+    (),
+    {},
+    {"a": 1},
+    {1},
+    object(),
+    1j,
+    range(3),
+]
 
 
 def one_sentence(error: Exception) -> None:
@@ -26,15 +68,27 @@ def one_sentence(error: Exception) -> None:
     assert said and "\n" not in said and len(said) < 700, said[:900]
 
 
-@pytest.mark.parametrize("build", [
-    lambda: Session(5, "autoregressive"), lambda: Session(None, "autoregressive"), lambda: Session(FakeLoaded(), 5),
-    lambda: Session(FakeLoaded(), None), lambda: Session(FakeLoaded(), ["autoregressive"]), lambda: Session(FakeLoaded(), "speculative", [1]),
-    lambda: Session(FakeLoaded(), "speculative", "gamma"), lambda: Session(FakeLoaded(), "speculative", {5: 1}),
-    lambda: Session(FakeLoaded(), "speculative", None, None), lambda: Session(FakeLoaded(), "speculative", None, {"temperature": 1}),
-    lambda: Session(FakeLoaded(), "speculative", memory=5), lambda: Session(FakeLoaded(), "speculative").run("x", stop=5),
-    lambda: Session(FakeLoaded(), "speculative").run("x", cancel=5), lambda: Session(FakeLoaded(), "speculative").run("x", deadline="soon"),
-    lambda: race([], "x"), lambda: race([5], "x"),
-])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Session(5, "autoregressive"),
+        lambda: Session(None, "autoregressive"),
+        lambda: Session(FakeLoaded(), 5),
+        lambda: Session(FakeLoaded(), None),
+        lambda: Session(FakeLoaded(), ["autoregressive"]),
+        lambda: Session(FakeLoaded(), "speculative", [1]),
+        lambda: Session(FakeLoaded(), "speculative", "gamma"),
+        lambda: Session(FakeLoaded(), "speculative", {5: 1}),
+        lambda: Session(FakeLoaded(), "speculative", None, None),
+        lambda: Session(FakeLoaded(), "speculative", None, {"temperature": 1}),
+        lambda: Session(FakeLoaded(), "speculative", memory=5),
+        lambda: Session(FakeLoaded(), "speculative").run("x", stop=5),
+        lambda: Session(FakeLoaded(), "speculative").run("x", cancel=5),
+        lambda: Session(FakeLoaded(), "speculative").run("x", deadline="soon"),
+        lambda: race([], "x"),
+        lambda: race([5], "x"),
+    ],
+)
 def test_wrong_kinds_are_one_sentence_in_python(build):
     with pytest.raises(SessionError) as caught:
         build()
@@ -50,7 +104,9 @@ def test_sampling_of_wrong_kinds(name):
             except ValueError as error:
                 one_sentence(error)
             else:
-                assert isinstance(getattr(made, name), (int, float)) and not isinstance(getattr(made, name), bool)
+                assert isinstance(getattr(made, name), (int, float)) and not isinstance(
+                    getattr(made, name), bool
+                )
 
 
 def test_models_of_wrong_kinds(at_home):
@@ -93,9 +149,16 @@ def test_requests_of_every_kind():
                 one_sentence(error)
 
 
-@pytest.mark.parametrize("argv", [
-    ["verify", "--method", ""], ["verify", "--method", ","], ["verify", "--method", " , "], ["bench", "--methods", ","], ["bench", "--methods", ""],
-])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["verify", "--method", ""],
+        ["verify", "--method", ","],
+        ["verify", "--method", " , "],
+        ["bench", "--methods", ","],
+        ["bench", "--methods", ""],
+    ],
+)
 def test_nothing_succeeds_by_checking_nothing(at_home, capsys, argv):
     assert cli.main(argv) == 2
     out, err = capsys.readouterr()
@@ -104,9 +167,50 @@ def test_nothing_succeeds_by_checking_nothing(at_home, capsys, argv):
 
 def wild(rng: random.Random) -> list[str]:
     """A command line out of real words and nonsense."""
-    words = ["run", "list", "verify", "bench", "replay", "--method", "speculative", "--prompt", "x", "--knob", "gamma=3", "--knob=", "--seed", "--json",
-             "--stop", "--top-p", "--top-k", "--temperature", "--max-new-tokens", "--deadline", "--trace", "--target", "--draft", "--device", "cpu",
-             "--html", "--suite", "--tasks", "--repeats", "--prompts", "none", "tiny", "-", "", "\0", "=", "\ud800", "0", "-1", "1e-300", "nan", "99999999999"]
+    words = [
+        "run",
+        "list",
+        "verify",
+        "bench",
+        "replay",
+        "--method",
+        "speculative",
+        "--prompt",
+        "x",
+        "--knob",
+        "gamma=3",
+        "--knob=",
+        "--seed",
+        "--json",
+        "--stop",
+        "--top-p",
+        "--top-k",
+        "--temperature",
+        "--max-new-tokens",
+        "--deadline",
+        "--trace",
+        "--target",
+        "--draft",
+        "--device",
+        "cpu",
+        "--html",
+        "--suite",
+        "--tasks",
+        "--repeats",
+        "--prompts",
+        "none",
+        "tiny",
+        "-",
+        "",
+        "\0",
+        "=",
+        "\ud800",
+        "0",
+        "-1",
+        "1e-300",
+        "nan",
+        "99999999999",
+    ]
     return [rng.choice(["run", "list", "replay"])] + rng.choices(words, k=rng.randrange(9))
 
 

@@ -1,4 +1,6 @@
-"""Many visitors at once, and readers that do not read: one visitor's share of the server. SPECVIZ_TEST_SOAK=1 for the long ones."""
+"""Many visitors at once, and readers that do not read: one visitor's share of the server.
+SPECVIZ_TEST_SOAK=1 for the long ones."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,7 +18,17 @@ import pytest
 from specviz.core.method import Method
 from specviz.ui import engine_job as job
 from specviz.ui.handlers import VISITORS, Handlers, lanes_picked
-from specviz.ui.limits import BASELINE, LANES, OPEN_RUNS, SENTENCE, Refused, RunQueue, RunRequest, Visitor, read_request
+from specviz.ui.limits import (
+    BASELINE,
+    LANES,
+    OPEN_RUNS,
+    SENTENCE,
+    Refused,
+    RunQueue,
+    RunRequest,
+    Visitor,
+    read_request,
+)
 from specviz.ui.loading import Loader
 from specviz.ui.messages import TEXTS
 from specviz.ui.stream import LiveRun
@@ -41,7 +53,9 @@ def post(url, body, **headers):
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
-    except urllib.error.URLError as error:  # a server that refuses a body may hang up before all of it was sent
+    except (
+        urllib.error.URLError
+    ) as error:  # a server that refuses a body may hang up before all of it was sent
         if not isinstance(error.reason, (BrokenPipeError, ConnectionError)):
             raise
         return 413, json.dumps({"detail": "hung up", "code": "size.body"})
@@ -57,11 +71,14 @@ def get(url, **headers):
 
 # Readers
 
+
 class Mailbox:
     """What Gradio keeps for a session: ``reads`` says whether somebody takes it."""
 
     def __init__(self, reads):
-        self.reads, self.held, self.most = reads, 0, 0
+        self.reads = reads
+        self.held = 0
+        self.most = 0
         self.visitor = Visitor("", self.unread, self.forget)
 
     def unread(self):
@@ -86,12 +103,19 @@ async def told(live, box):
 
 def test_a_run_that_nobody_reads_is_stopped_and_keeps_a_few_messages(monkeypatch):
     monkeypatch.setattr(job, "PATIENCE", 0.3)
-    backend, line, box = FakeBackend(), RunQueue(), Mailbox(reads=False)
+    backend = FakeBackend()
+    line = RunQueue()
+    box = Mailbox(reads=False)
     backend.loaded.add(None)
     backend.hold(3)
     live = LiveRun(backend, line, ASK, 0, box.visitor)
     frames = alone(told(live, box))
-    assert live.gone and live.stop.is_set() and frames[-1]["status"]["state"] == "stopped" and not frames[-1]["e"]
+    assert (
+        live.gone
+        and live.stop.is_set()
+        and frames[-1]["status"]["state"] == "stopped"
+        and not frames[-1]["e"]
+    )
     assert frames[-1]["status"]["code"] == "run.unread" and box.most <= job.UNREAD and box.held == 1
     assert backend.idle() and line.ahead(line.enter()) == 0
 
@@ -170,13 +194,32 @@ def test_runs_that_are_begun_and_never_watched_are_let_go():
 
     async def flood():
         for i in range(2 * VISITORS):
-            await hands.begin("x", '["chain"]', {}, 0, 1, 9, 0, 1, 1, "", "", "", "", None, None, Chat(), SimpleNamespace(session_hash=str(i)))
+            await hands.begin(
+                "x",
+                '["chain"]',
+                {},
+                0,
+                1,
+                9,
+                0,
+                1,
+                1,
+                "",
+                "",
+                "",
+                "",
+                None,
+                None,
+                Chat(),
+                SimpleNamespace(session_hash=str(i)),
+            )
 
     alone(flood())
     assert len(hands.live) == VISITORS and str(2 * VISITORS - 1) in hands.live
 
 
 # Loading
+
 
 async def until_told(loader, target, enough):
     async for text in loader.wait(target):
@@ -206,7 +249,10 @@ def test_a_model_that_loads_holds_nobody_who_has_theirs():
 
 
 def test_one_model_loads_at_a_time_and_a_failure_is_everybodys_sentence():
-    backend, most, now, lock = FakeBackend(), [0], [0], threading.Lock()
+    backend = FakeBackend()
+    most = [0]
+    now = [0]
+    lock = threading.Lock()
     load = backend.load
 
     def counted(target):
@@ -239,6 +285,7 @@ def test_one_model_loads_at_a_time_and_a_failure_is_everybodys_sentence():
 
 # What is sent
 
+
 def test_six_thousand_methods_are_as_many_as_there_are_lanes():
     cards = {f"m{i}": Method(f"m{i}", "", "", "") for i in range(6000)} | KNOWN
     for picked in ([*cards], ["chain"] * 6000, [[1], {}, None, 7, "chain", "tree", "lookup", "heads"]):
@@ -252,17 +299,28 @@ def test_a_long_value_is_not_echoed():
     from specviz import catalogue
 
     with pytest.raises(Refused) as why:
-        read_request(catalogue(), prompt="x", methods=["speculative"], knobs={"speculative": {"gamma": "9" * 900_000}})
+        read_request(
+            catalogue(), prompt="x", methods=["speculative"], knobs={"speculative": {"gamma": "9" * 900_000}}
+        )
     assert len(str(why.value)) < SENTENCE + 100
 
 
 def test_a_refusal_leaves_no_traceback_in_the_log(server, backend, capfd):
     url = server.url.rstrip("/") + "/gradio_api"
-    for body in ({"data": ["", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]}, {"data": ["x", ["nope"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]}):
+    for body in (
+        {"data": ["", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]},
+        {"data": ["x", ["nope"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]},
+    ):
         status, said = post(url + "/call/run", body)
         assert status == 200 and "error" in get(f"{url}/call/run/{json.loads(said)['event_id']}")[1]
-    for path, body in (("/call/nope", {"data": []}), ("/call/run", {"data": []}), ("/call/run", b"{"), ("/call/run", b"[" * 100_000),
-                       ("/queue/join", {"data": [], "fn_index": 10**6, "session_hash": "x"}), ("/run/nope", {"data": []})):
+    for path, body in (
+        ("/call/nope", {"data": []}),
+        ("/call/run", {"data": []}),
+        ("/call/run", b"{"),
+        ("/call/run", b"[" * 100_000),
+        ("/queue/join", {"data": [], "fn_index": 10**6, "session_hash": "x"}),
+        ("/run/nope", {"data": []}),
+    ):
         status, said = post(url + path, body)
         assert 400 <= status < 500 and "detail" in said, (path, status, said)
     assert get(url + "/call/run/nope")[0] in (200, 404)
@@ -271,24 +329,66 @@ def test_a_refusal_leaves_no_traceback_in_the_log(server, backend, capfd):
 
 # The door
 
-@pytest.mark.parametrize("path", ["upload", "upload_progress?upload_id=1", "proxy=http://127.0.0.1:1/", "file=/etc/passwd", "process_recording", "runs",
-                                  "vibe-edit", "stream/x", "component_server", "deep_link", "custom_component/a/client/b/c", "../monitoring/x", "nothing"])
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "upload",
+        "upload_progress?upload_id=1",
+        "proxy=http://127.0.0.1:1/",
+        "file=/etc/passwd",
+        "process_recording",
+        "runs",
+        "vibe-edit",
+        "stream/x",
+        "component_server",
+        "deep_link",
+        "custom_component/a/client/b/c",
+        "../monitoring/x",
+        "nothing",
+    ],
+)
 def test_what_the_page_does_not_use_is_shut(server, path):
     for answer in (get(f"{server.url}gradio_api/{path}"), post(f"{server.url}gradio_api/{path}", b"x")):
         assert answer[0] == 404 and json.loads(answer[1])["detail"].endswith(".")
 
 
 def test_every_answer_says_what_it_is_and_who_may_frame_it(server):
-    for path, status in (("", 200), ("config", 200), ("own/plotly.js", 200), ("own/../app.py", 404), ("nothing", 404)):
+    for path, status in (
+        ("", 200),
+        ("config", 200),
+        ("own/plotly.js", 200),
+        ("own/../app.py", 404),
+        ("nothing", 404),
+    ):
         code, _, headers = get(server.url + path)
-        assert code == status and headers["X-Content-Type-Options"] == "nosniff" and headers["Referrer-Policy"] == "no-referrer"
-        assert headers["X-Frame-Options"] == "SAMEORIGIN" and "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+        assert (
+            code == status
+            and headers["X-Content-Type-Options"] == "nosniff"
+            and headers["Referrer-Policy"] == "no-referrer"
+        )
+        assert (
+            headers["X-Frame-Options"] == "SAMEORIGIN"
+            and "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+        )
     framed = get(server.url + "?embed=1")[2]
     assert framed["X-Frame-Options"] is None and "frame-ancestors *" in framed["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize("host, status", [("evil.example", 421), ("evil.example:80", 421), ("127.0.0.1.evil.example", 421), ("", 421), ("[", 421),
-                                          ("localhost:7860", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("demo.localhost", 200)])
+@pytest.mark.parametrize(
+    "host, status",
+    [
+        ("evil.example", 421),
+        ("evil.example:80", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("", 421),
+        ("[", 421),
+        ("localhost:7860", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:80", 200),
+        ("demo.localhost", 200),
+    ],
+)
 def test_it_answers_under_its_own_names(server, host, status):
     assert get(server.url + "theme.css", Host=host)[0] == status
 
@@ -309,7 +409,11 @@ def test_no_path_of_this_machine_is_in_the_page(server):
 
     import specviz
 
-    told_paths = {str(Path(specviz.__file__).parents[1]), str(Path(gradio.__file__).parents[1]), str(Path.home())} - {"/"}
+    told_paths = {
+        str(Path(specviz.__file__).parents[1]),
+        str(Path(gradio.__file__).parents[1]),
+        str(Path.home()),
+    } - {"/"}
     for path in ("", "config", "gradio_api/info"):
         said = get(server.url + path)[1]
         assert not [p for p in told_paths if p in said]
@@ -322,7 +426,9 @@ def test_a_request_has_a_size(server):
 
 def test_the_page_satisfies_its_own_policy(visit):
     page = visit()
-    page.evaluate("globalThis.broken = []; addEventListener('securitypolicyviolation', (e) => broken.push(e.violatedDirective + ' ' + e.blockedURI))")
+    page.evaluate(
+        "globalThis.broken = []; addEventListener('securitypolicyviolation', (e) => broken.push(e.violatedDirective + ' ' + e.blockedURI))"
+    )
     for tab in ("race", "lab", "learn", "traces", "watch"):
         page.click(f"#tab-{tab}")
     page.wait_for_function("window.SpecVizPanels")
@@ -331,13 +437,19 @@ def test_the_page_satisfies_its_own_policy(visit):
 
 # Long
 
+
 @pytest.mark.soak
 def test_twenty_clients_and_five_hundred_runs_leave_nothing_behind(proxied):
-    """Twenty at once from as many addresses, five hundred runs in all; memory after the last quarter is that after the second."""
+    """Twenty at once from as many addresses, five hundred runs in all; memory after the last quarter is
+    that after the second."""
     url, sizes = proxied.url.rstrip("/") + "/gradio_api/call/run", []
 
     def one(i):
-        status, said = post(url, {"data": ["fox", ["chain", "tree"], 40, 0, 1, i, {}, "", [], "", 1, False, "", "", 1, {}]}, **{"X-Forwarded-For": f"10.0.0.{i % 20 + 1}"})
+        status, said = post(
+            url,
+            {"data": ["fox", ["chain", "tree"], 40, 0, 1, i, {}, "", [], "", 1, False, "", "", 1, {}]},
+            **{"X-Forwarded-For": f"10.0.0.{i % 20 + 1}"},
+        )
         assert status == 200, said
         lines = get(f"{url}/{json.loads(said)['event_id']}")[1].splitlines()
         return sum('\\"state\\":\\"done\\"' in line for line in lines) > 0

@@ -1,4 +1,6 @@
-"""Pictures that attack the decoder: whatever is not a small still PNG, JPEG or WebP is refused by its code before it costs anything."""
+"""Pictures that attack the decoder: whatever is not a small still PNG, JPEG or WebP is refused by its code
+before it costs anything."""
+
 from __future__ import annotations
 
 import base64
@@ -27,9 +29,12 @@ def encoded(kind: str = "PNG", size=(8, 6), **options) -> bytes:
 
 def png(width: int, height: int, data: bytes = b"") -> bytes:
     """A PNG that claims a size, with compressed data or none."""
-    chunks = [b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)] + [b"IDAT" + zlib.compress(data)] * bool(data)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
-                                             for chunk in chunks)
+    chunks = [b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)] + [
+        b"IDAT" + zlib.compress(data)
+    ] * bool(data)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks
+    )
 
 
 def animated(kind: str) -> bytes:
@@ -90,8 +95,14 @@ def test_only_pixels_go_further(kind):
     kept = picture_input.read_data_url(url(data, kind.lower()))
     assert b"secret" in data and b"secret" not in base64.b64decode(kept.partition(",")[2])
     picture = Image.open(io.BytesIO(base64.b64decode(kept.partition(",")[2])))
-    assert (picture.format, picture.mode, picture.size) == ("PNG", "RGB", (picture_input.KEPT_SIDE, picture_input.KEPT_SIDE // 2))
-    assert not picture.info and kept == picture_input.read_data_url(kept), "a picture that was read is read as it is"
+    assert (picture.format, picture.mode, picture.size) == (
+        "PNG",
+        "RGB",
+        (picture_input.KEPT_SIDE, picture_input.KEPT_SIDE // 2),
+    )
+    assert not picture.info and kept == picture_input.read_data_url(kept), (
+        "a picture that was read is read as it is"
+    )
 
 
 def test_transparent_pixels_become_white_and_the_whole_picture_is_kept():
@@ -101,7 +112,9 @@ def test_transparent_pixels_become_white_and_the_whole_picture_is_kept():
     assert pixels.shape == (24, 24, 3) and (pixels == 255).all()
     pixels = picture_input.picture_pixels(picture_input.read_data_url(url(encoded(size=(10, 30)))), 24, 24)
     red = (pixels != 255).any(-1)
-    assert red[:, 8:16].all() and not red[:, :7].any() and not red[:, 17:].any(), "scaled as a whole, white beside it"
+    assert red[:, 8:16].all() and not red[:, :7].any() and not red[:, 17:].any(), (
+        "scaled as a whole, white beside it"
+    )
 
 
 def test_random_bytes_after_a_good_beginning_are_refused_or_read():
@@ -121,7 +134,11 @@ def test_random_bytes_after_a_good_beginning_are_refused_or_read():
 def test_a_file_of_this_machine_is_read_by_the_command_line_alone(tmp_path):
     (tmp_path / "a.png").write_bytes(encoded())
     assert picture_input.read_file(str(tmp_path / "a.png")) == picture_input.read_data_url(url(encoded()))
-    for path, code in ((tmp_path / "none.png", "picture.file"), (tmp_path, "picture.file"), ("\0", "picture.file")):
+    for path, code in (
+        (tmp_path / "none.png", "picture.file"),
+        (tmp_path, "picture.file"),
+        ("\0", "picture.file"),
+    ):
         with pytest.raises(ZooError) as error:
             picture_input.read_file(str(path))
         assert error.value.code == code

@@ -1,4 +1,6 @@
-"""Runs that the server keeps for links: what is no trace, too large or too much is refused, and no other file can be named."""
+"""Runs that the server keeps for links: what is no trace, too large or too much is refused, and no other
+file can be named."""
+
 from __future__ import annotations
 
 import gzip
@@ -61,13 +63,35 @@ def test_a_run_is_stored_once_under_the_hash_of_its_records_and_comes_back_whole
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
     connection.request("GET", f"/runs/{name}")
     answer = connection.getresponse()
-    assert (answer.status, answer.getheader("Content-Type"), answer.getheader("X-Content-Type-Options")) == (200, "application/gzip", "nosniff")
+    assert (answer.status, answer.getheader("Content-Type"), answer.getheader("X-Content-Type-Options")) == (
+        200,
+        "application/gzip",
+        "nosniff",
+    )
     assert gzip.decompress(answer.read()) == lines
     connection.close()
 
 
-@pytest.mark.parametrize("name", ["0" * 64, "0" * 63, "0" * 65, "A" * 64, "0" * 63 + "g", "0" * 64 + "%0a", "0" * 64 + ".jsonl.gz", "..%2fsecret", "../secret",
-                                  "..%2f..%2f..%2fetc%2fpasswd", "%2fetc%2fpasswd", "\u0661" * 64, "", "0" * 64 + "/x", "secret.jsonl.gz"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "0" * 64,
+        "0" * 63,
+        "0" * 65,
+        "A" * 64,
+        "0" * 63 + "g",
+        "0" * 64 + "%0a",
+        "0" * 64 + ".jsonl.gz",
+        "..%2fsecret",
+        "../secret",
+        "..%2f..%2f..%2fetc%2fpasswd",
+        "%2fetc%2fpasswd",
+        "\u0661" * 64,
+        "",
+        "0" * 64 + "/x",
+        "secret.jsonl.gz",
+    ],
+)
 def test_no_other_file_can_be_named(server, runs, name):
     runs.folder.mkdir(parents=True, exist_ok=True)
     for place in (runs.folder / "secret.jsonl.gz", runs.folder.parent / "secret"):
@@ -76,34 +100,58 @@ def test_no_other_file_can_be_named(server, runs, name):
     connection.request("GET", "/runs/" + "".join(c if c.isascii() else "%D9%A1" for c in name))
     answer = connection.getresponse()
     body = answer.read()
-    assert answer.status == 404 and json.loads(body)["code"] in ("stored.gone", "http.route") and b"secret" not in body
+    assert (
+        answer.status == 404
+        and json.loads(body)["code"] in ("stored.gone", "http.route")
+        and b"secret" not in body
+    )
     connection.close()
     assert code(lambda: runs.get(name)) == "stored.gone"
 
 
-BOMB, NOISE = gzip.compress(b" " * (stored_runs.MOST_BYTES + 1), mtime=0), random.Random(0).randbytes(stored_runs.MOST_BYTES + 1)
+BOMB, NOISE = (
+    gzip.compress(b" " * (stored_runs.MOST_BYTES + 1), mtime=0),
+    random.Random(0).randbytes(stored_runs.MOST_BYTES + 1),
+)
 
 
-@pytest.mark.parametrize("body, status, expected", [
-    pytest.param(b"", 400, "stored.trace", id="empty"), pytest.param(b"hello", 400, "stored.trace", id="text"),
-    pytest.param(b"{}\n", 400, "stored.trace", id="one line"), pytest.param(b"[]", 400, "stored.trace", id="list"),
-    pytest.param(b"\x1f\x8b\x08broken", 400, "stored.trace", id="broken gzip"),
-    pytest.param(gzip.compress(b"hello", mtime=0) + b"more", 400, "stored.trace", id="after gzip"),
-    pytest.param(b"[" * 100_000, 400, "stored.trace", id="deep"),
-    pytest.param(run().replace(b'"t0": 0.0', b'"t0": 1e999'), 400, "stored.trace", id="infinite"),
-    pytest.param(run().replace(b'"depth": 1', b'"depth": 7'), 400, "stored.trace", id="depth"),
-    pytest.param(run() + run(), 400, "stored.trace", id="two"), pytest.param(BOMB, 413, "size.stored", id="spaces"),
-    pytest.param(gzip.compress(b"\n" * 19 * 2**20, mtime=0), 413, "size.stored", id="bomb"),
-    pytest.param(NOISE, 413, "size.body", id="noise")])
-def test_what_is_no_trace_or_too_large_is_refused_and_nothing_is_written(server, runs, body, status, expected):
+@pytest.mark.parametrize(
+    "body, status, expected",
+    [
+        pytest.param(b"", 400, "stored.trace", id="empty"),
+        pytest.param(b"hello", 400, "stored.trace", id="text"),
+        pytest.param(b"{}\n", 400, "stored.trace", id="one line"),
+        pytest.param(b"[]", 400, "stored.trace", id="list"),
+        pytest.param(b"\x1f\x8b\x08broken", 400, "stored.trace", id="broken gzip"),
+        pytest.param(gzip.compress(b"hello", mtime=0) + b"more", 400, "stored.trace", id="after gzip"),
+        pytest.param(b"[" * 100_000, 400, "stored.trace", id="deep"),
+        pytest.param(run().replace(b'"t0": 0.0', b'"t0": 1e999'), 400, "stored.trace", id="infinite"),
+        pytest.param(run().replace(b'"depth": 1', b'"depth": 7'), 400, "stored.trace", id="depth"),
+        pytest.param(run() + run(), 400, "stored.trace", id="two"),
+        pytest.param(BOMB, 413, "size.stored", id="spaces"),
+        pytest.param(gzip.compress(b"\n" * 19 * 2**20, mtime=0), 413, "size.stored", id="bomb"),
+        pytest.param(NOISE, 413, "size.body", id="noise"),
+    ],
+)
+def test_what_is_no_trace_or_too_large_is_refused_and_nothing_is_written(
+    server, runs, body, status, expected
+):
     answer, said = post(server.url + "runs", body, **GZIP)
     assert (answer, json.loads(said)["code"]) == (status, expected)
     assert not runs.folder.exists() or names(runs) <= {"secret"}
 
 
 def test_another_page_cannot_store_a_run_and_no_method_but_two_does_anything(server, runs):
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/json"):
-        assert json.loads(post(server.url + "runs", run(), **{"Content-Type": kind})[1])["code"] == "stored.route"
+    for kind in (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "application/json",
+    ):
+        assert (
+            json.loads(post(server.url + "runs", run(), **{"Content-Type": kind})[1])["code"]
+            == "stored.route"
+        )
     assert get(server.url + "runs")[0] == 405
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
     for method in ("PUT", "DELETE", "OPTIONS", "POST"):
@@ -127,7 +175,9 @@ def test_an_address_stores_so_many_a_minute(server, runs, monkeypatch):
 
 
 def test_runs_are_checked_one_at_a_time_and_few_wait(server, runs, monkeypatch):
-    at_once, most, gate = [0], [0], threading.Event()
+    at_once = [0]
+    most = [0]
+    gate = threading.Event()
 
     def slow(data, put=runs.put):
         at_once[0] += 1
@@ -143,7 +193,9 @@ def test_runs_are_checked_one_at_a_time_and_few_wait(server, runs, monkeypatch):
             time.sleep(0.01)
         status, said = post(server.url + "runs", run(), **GZIP)
         gate.set()
-        assert (status, json.loads(said)["code"]) == (429, "stored.busy") and {answer.result()[0] for answer in answers} == {200}
+        assert (status, json.loads(said)["code"]) == (429, "stored.busy") and {
+            answer.result()[0] for answer in answers
+        } == {200}
     assert most == [1] and runs._waiting == 0
 
 
@@ -165,10 +217,17 @@ def test_the_owners_bytes_number_and_days_are_kept(tmp_path):
     assert names(kept) == {stored[0], stored[2], stored[3], "notes"}
     assert code(lambda: kept.get(stored[1])) == "stored.gone"
     os.utime(folder / f"{stored[2]}.jsonl.gz", (time.time() - 2 * DAY - 60,) * 2)
-    assert code(lambda: kept.get(stored[2])) == "stored.gone" and names(kept) == {stored[0], stored[3], "notes"}
+    assert code(lambda: kept.get(stored[2])) == "stored.gone" and names(kept) == {
+        stored[0],
+        stored[3],
+        "notes",
+    }
     os.utime(folder / f"{stored[0]}.jsonl.gz", (0, 0))
     kept.sweep()  # also where nobody asks for it
-    assert names(kept) == {stored[3], "notes"} and gzip.decompress(kept.get(stored[3])) == Trace.load(bodies[3]).lines().encode()
+    assert (
+        names(kept) == {stored[3], "notes"}
+        and gzip.decompress(kept.get(stored[3])) == Trace.load(bodies[3]).lines().encode()
+    )
     os.utime(folder / f"{stored[3]}.jsonl.gz", (0, 0))
     assert kept.put(bodies[2]) == stored[2] and names(kept) == {stored[2], "notes"}
 
@@ -179,7 +238,9 @@ def test_a_folder_that_cannot_be_written_is_a_refusal(tmp_path):
 
 
 def test_numbers_that_grow_when_they_are_written_out_count_at_their_length(tmp_path):
-    body = run().replace(b'"device": "none"', b'"device": "none", "x": [' + b",".join([b"1e15"] * 4000) + b"]")
+    body = run().replace(
+        b'"device": "none"', b'"device": "none", "x": [' + b",".join([b"1e15"] * 4000) + b"]"
+    )
     assert len(StoredRuns(tmp_path).put(body)) == 64
     assert code(lambda: StoredRuns(tmp_path, most_bytes=len(body) + 10).put(body)) == "size.stored"
 
@@ -188,7 +249,11 @@ def test_it_is_off_on_a_space_and_where_the_owner_says_so(monkeypatch, tmp_path)
     for variable in ("SPECVIZ_RUNS", "SPACE_ID"):
         monkeypatch.delenv(variable, raising=False)
     runs = configured_runs()
-    assert runs and (runs.most_bytes, runs.most_runs, runs.days) == (stored_runs.MOST_BYTES, stored_runs.MOST_RUNS, stored_runs.DAYS)
+    assert runs and (runs.most_bytes, runs.most_runs, runs.days) == (
+        stored_runs.MOST_BYTES,
+        stored_runs.MOST_RUNS,
+        stored_runs.DAYS,
+    )
     monkeypatch.setenv("SPACE_ID", "a/b")
     assert configured_runs() is None
     monkeypatch.setenv("SPECVIZ_RUNS", str(tmp_path))

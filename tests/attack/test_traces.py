@@ -1,5 +1,7 @@
-"""Traces at the edge of what docs/TRACE.md allows, and one step beyond: drawn in bounded time and memory, or refused with a sentence
-by both readers. The whole edge, and the fuzzers with saved seeds, run under SPECVIZ_TEST_SOAK=1."""
+"""Traces at the edge of what docs/TRACE.md allows, and one step beyond: drawn in bounded time and memory,
+or refused with a sentence by both readers. The whole edge, and the fuzzers with saved seeds, run under
+SPECVIZ_TEST_SOAK=1."""
+
 from __future__ import annotations
 
 import base64
@@ -30,17 +32,35 @@ def text_of(records):
 
 
 def commits(rounds, depth, lane=0):
-    """A first round as deep as asked for, and then many that draft nothing: totals by depth have to be carried through them all."""
+    """A first round as deep as asked for, and then many that draft nothing: totals by depth have to be
+    carried through them all."""
     told = [copy.deepcopy(HEADER) | {"lane": lane}]
 
     def add(kind, /, **more):
         told.append({"type": kind, "seq": len(told), "lane": lane, **more})
 
-    add("draft", round=0, t0=0, t1=0, kind="chain", nodes=[{"id": i, "parent": i - 1, "depth": i + 1, "tok": 1, "q": None, "how": "x"} for i in range(depth)])
+    add(
+        "draft",
+        round=0,
+        t0=0,
+        t1=0,
+        kind="chain",
+        nodes=[
+            {"id": i, "parent": i - 1, "depth": i + 1, "tok": 1, "q": None, "how": "x"} for i in range(depth)
+        ],
+    )
     for i in range(depth):
         add("judge", round=0, node=i, rule="x", p=None, q=None, u=None, verdict="accepted")
     for i in range(rounds):
-        add("commit", round=i, t=i / 1000, path=[], n_new=1, tail={"tok": 1, "why": "plain"}, kv={"before": 0, "after": 0, "dropped": 0})
+        add(
+            "commit",
+            round=i,
+            t=i / 1000,
+            path=[],
+            n_new=1,
+            tail={"tok": 1, "why": "plain"},
+            kv={"before": 0, "after": 0, "dropped": 0},
+        )
     return told
 
 
@@ -49,7 +69,19 @@ def written(pieces, lane=0):
     told, said = [copy.deepcopy(HEADER) | {"lane": lane}], 0
     for i, raw in enumerate(pieces):
         tail = {"tok": 1, "why": "plain"}
-        told.append({"type": "commit", "seq": 2 * i + 1, "lane": lane, "round": i, "t": i / 1000, "path": [], "n_new": 1, "tail": tail, "kv": {"before": 0, "after": 0, "dropped": 0}})
+        told.append(
+            {
+                "type": "commit",
+                "seq": 2 * i + 1,
+                "lane": lane,
+                "round": i,
+                "t": i / 1000,
+                "path": [],
+                "n_new": 1,
+                "tail": tail,
+                "kv": {"before": 0, "after": 0, "dropped": 0},
+            }
+        )
         piece = {"tok": 1, "b": base64.b64encode(raw).decode(), "span": [said, said := said + len(raw)]}
         told.append({"type": "text", "seq": 2 * i + 2, "lane": lane, "round": i, "pieces": [piece]})
     return told
@@ -90,27 +122,58 @@ def seen(drive, records, seconds, heap):
 
 
 def test_totals_are_not_copied_a_round(drive):
-    """3,000 rounds after one of 1,500 nodes: a copy of the totals by depth for each would be 4.5 million pairs."""
+    """3,000 rounds after one of 1,500 nodes: a copy of the totals by depth for each would be 4.5 million
+    pairs."""
     found = seen(drive, commits(3000, 1500), 60, 90)
     assert found["rounds"] == [3000]
 
 
-@pytest.mark.parametrize("records, code", [
-    (asked("x" * (PROMPT + 1)), "trace.text"),
-    (asked("x", ["y" * (PROMPT // 2)] * 3), "trace.prompt"),
-    (asked("\x01" * 900_000), "trace.text"),
-    (written([b"x" * (PIECE * 3 // 4 + 3)]), "trace.base64"),
-    (written([b"x" * 3072] * (TEXT // 3072 + 1)), "trace.content"),
-    ([*commits(2, 0), {"type": "commit", "seq": 99, "lane": 0, "round": 0, "t": 1, "path": [], "n_new": 1, "tail": {"tok": 1, "why": "plain"}, "kv": {"before": 0, "after": 0, "dropped": 0}}], "trace.content"),
-], ids=["prompt", "turns", "controls", "token", "text", "commits"])
+@pytest.mark.parametrize(
+    "records, code",
+    [
+        (asked("x" * (PROMPT + 1)), "trace.text"),
+        (asked("x", ["y" * (PROMPT // 2)] * 3), "trace.prompt"),
+        (asked("\x01" * 900_000), "trace.text"),
+        (written([b"x" * (PIECE * 3 // 4 + 3)]), "trace.base64"),
+        (written([b"x" * 3072] * (TEXT // 3072 + 1)), "trace.content"),
+        (
+            [
+                *commits(2, 0),
+                {
+                    "type": "commit",
+                    "seq": 99,
+                    "lane": 0,
+                    "round": 0,
+                    "t": 1,
+                    "path": [],
+                    "n_new": 1,
+                    "tail": {"tok": 1, "why": "plain"},
+                    "kv": {"before": 0, "after": 0, "dropped": 0},
+                },
+            ],
+            "trace.content",
+        ),
+    ],
+    ids=["prompt", "turns", "controls", "token", "text", "commits"],
+)
 def test_a_step_beyond_a_limit_is_refused_by_both_readers(drive, records, code):
     with refuses(TraceError, code) as caught:
         Trace.load(text_of(records).encode())
-    assert str(caught.value).startswith(seen(drive, records, 60, 200)["why"].partition(":")[0] + " "), "the same record"
+    assert str(caught.value).startswith(seen(drive, records, 60, 200)["why"].partition(":")[0] + " "), (
+        "the same record"
+    )
 
 
-@pytest.mark.parametrize("records", [asked("\x01" * PROMPT), written([b"\x01" * 3072] * 40), written([b"a\x01" * 1500] * 40), written([b"\xff" * 3072] * 40)],
-                         ids=["prompt", "controls", "between", "no text"])
+@pytest.mark.parametrize(
+    "records",
+    [
+        asked("\x01" * PROMPT),
+        written([b"\x01" * 3072] * 40),
+        written([b"a\x01" * 1500] * 40),
+        written([b"\xff" * 3072] * 40),
+    ],
+    ids=["prompt", "controls", "between", "no text"],
+)
 def test_what_cannot_be_seen_is_counted_and_not_drawn_one_by_one(drive, records):
     assert seen(drive, records, 60, 200)["why"] == ""
 
@@ -119,17 +182,27 @@ def test_a_prompt_of_one_long_token_many_times_is_drawn(drive):
     """Its 4,000 ids name 12 MB of bytes, which nobody needs to find the prompt in."""
     header = asked("a" * 3000 + "b")[0]
     header["prompt"]["ids"] = [5] * 4000
-    vocab = {"type": "vocab", "seq": 1, "lane": 0, "tokens": {"5": base64.b64encode(b"a" * 3000).decode()}, "special": []}
+    vocab = {
+        "type": "vocab",
+        "seq": 1,
+        "lane": 0,
+        "tokens": {"5": base64.b64encode(b"a" * 3000).decode()},
+        "special": [],
+    }
     assert seen(drive, [header, vocab, *written([b"x"])[1:]][:2], 60, 200)["why"] == ""
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("records", [
-    commits(60_000, 4096),
-    [r for lane in range(64) for r in commits(1500, 4, lane)],
-    [r for lane in range(4) for r in written([b"\x01" * 3072] * (TEXT // 3072), lane)],
-    written([b"\xf0\x9f\x98\x80"] * 49_000),
-], ids=["rounds", "lanes", "controls", "tokens"])
+@pytest.mark.parametrize(
+    "records",
+    [
+        commits(60_000, 4096),
+        [r for lane in range(64) for r in commits(1500, 4, lane)],
+        [r for lane in range(4) for r in written([b"\x01" * 3072] * (TEXT // 3072), lane)],
+        written([b"\xf0\x9f\x98\x80"] * 49_000),
+    ],
+    ids=["rounds", "lanes", "controls", "tokens"],
+)
 def test_the_edge_is_drawn(drive, records):
     assert seen(drive, records, 60, 300)["why"] == ""
 
@@ -137,7 +210,22 @@ def test_the_edge_is_drawn(drive, records):
 def spoilt(rng):
     """A real trace with a few of its values replaced, its records dropped, doubled or swapped."""
     records = copy.deepcopy(lensed(BASE, 1, every=3))
-    odd = [None, -1, 0, 10**15, 1e308, "x", "<img src=x onerror=alert(1)>", [], [[]], {}, True, "\u202e", "A" * 5000, [0] * 5000]
+    odd = [
+        None,
+        -1,
+        0,
+        10**15,
+        1e308,
+        "x",
+        "<img src=x onerror=alert(1)>",
+        [],
+        [[]],
+        {},
+        True,
+        "\u202e",
+        "A" * 5000,
+        [0] * 5000,
+    ]
     for _ in range(rng.randint(1, 5)):
         i, j = rng.randrange(len(records)), rng.randrange(len(records))
         how = rng.choice(("field", "field", "inner", "drop", "double", "swap"))

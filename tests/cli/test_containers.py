@@ -1,5 +1,7 @@
-"""The steps of the Dockerfiles, performed in an empty folder: COPY, RUN, the entry point and the health check. No container engine
-is needed. With SPECVIZ_TEST_INDEX the requirements come from pip's index, else from this environment."""
+"""The steps of the Dockerfiles, performed in an empty folder: COPY, RUN, the entry point and the health
+check. No container engine is needed. With SPECVIZ_TEST_INDEX the requirements come from pip's index, else
+from this environment."""
+
 from __future__ import annotations
 
 import fnmatch
@@ -27,9 +29,16 @@ INDEX = bool(os.environ.get("SPECVIZ_TEST_INDEX"))
 
 def steps(name: str) -> list[tuple[str, str]]:
     """(instruction, arguments) of each step, continuation lines joined."""
-    lines = [line for line in (ROOT / name).read_text(encoding="utf-8").splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
-    return [(word.upper(), rest.strip()) for word, _, rest in (line.partition(" ") for line in joined.splitlines())]
+    return [
+        (word.upper(), rest.strip())
+        for word, _, rest in (line.partition(" ") for line in joined.splitlines())
+    ]
 
 
 def context(folder: Path) -> Path:
@@ -38,8 +47,15 @@ def context(folder: Path) -> Path:
     (folder / "tree.tar").write_bytes(packed)
     ignored = [line.removeprefix("**/") for line in (ROOT / ".dockerignore").read_text().split()]
     with tarfile.open(folder / "tree.tar") as tar:
-        wanted = [member for member in tar.getmembers() if not any(
-            fnmatch.fnmatch("/".join(member.name.split("/")[:n]), pattern) for pattern in ignored for n in range(1, 9))]
+        wanted = [
+            member
+            for member in tar.getmembers()
+            if not any(
+                fnmatch.fnmatch("/".join(member.name.split("/")[:n]), pattern)
+                for pattern in ignored
+                for n in range(1, 9)
+            )
+        ]
         tar.extractall(folder / "context", wanted, filter="data")
     (folder / "tree.tar").unlink()
     return folder / "context"
@@ -49,14 +65,20 @@ class Image:
     """A folder that stands for the file system of an image; absolute paths of a step are below it."""
 
     def __init__(self, folder: Path):
-        self.root, self.env, self.here = folder / "root", {}, "/"
+        self.root = folder / "root"
+        self.env = {}
+        self.here = "/"
         self.source = context(folder)
 
     def inside(self, path: str) -> Path:
         return self.root / str(Path(self.here) / path).lstrip("/")
 
     def translated(self, command: str) -> str:
-        return re.sub(r"(?<=[\s=:])/(opt|home|source)|^/(opt|home|source)", lambda match: f"{self.root}/{match[1] or match[2]}", command)
+        return re.sub(
+            r"(?<=[\s=:])/(opt|home|source)|^/(opt|home|source)",
+            lambda match: f"{self.root}/{match[1] or match[2]}",
+            command,
+        )
 
     def copy(self, words: list[str]) -> None:
         if words[0].startswith("--from="):  # another stage: the same folder here
@@ -84,8 +106,16 @@ class Image:
                 (site / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
                 if words[-1] != ".":  # requirements: those of this environment
                     continue
-                words = [sys.executable, "-m", "pip", "--python", words[0].replace("/pip", "/python"), *words[1:-1],
-                         "--no-build-isolation", "."]
+                words = [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "--python",
+                    words[0].replace("/pip", "/python"),
+                    *words[1:-1],
+                    "--no-build-isolation",
+                    ".",
+                ]
             done = subprocess.run(words, cwd=self.inside("."), capture_output=True, text=True, timeout=3000)
             assert done.returncode == 0, (part, done.stderr[-2000:])
 
@@ -107,9 +137,15 @@ class Image:
 @pytest.mark.parametrize("name", FILES)
 def test_an_image_is_unprivileged_and_its_health_is_asked(name):
     found = dict(steps(name))
-    assert found["USER"] == "1000" and json.loads(found["ENTRYPOINT"]) == ["specviz"] and "CMD" in found["HEALTHCHECK"]
+    assert (
+        found["USER"] == "1000"
+        and json.loads(found["ENTRYPOINT"]) == ["specviz"]
+        and "CMD" in found["HEALTHCHECK"]
+    )
     assert [word for word, _ in steps(name)].count("FROM") == 2  # what builds is left out
-    assert "requirements.txt" in next(rest for word, rest in steps(name) if word == "COPY")  # one layer until the requirements change
+    assert "requirements.txt" in next(
+        rest for word, rest in steps(name) if word == "COPY"
+    )  # one layer until the requirements change
     for word, rest in steps(name):
         if word == "COPY" and not rest.startswith("--from"):
             assert all((ROOT / path).exists() for path in rest.split()[:-1])
@@ -119,7 +155,9 @@ def test_an_image_is_unprivileged_and_its_health_is_asked(name):
 @pytest.mark.parametrize("name", FILES)
 def test_the_steps_work_in_an_empty_folder(name, tmp_path):
     if name == "Dockerfile.cuda" and INDEX:
-        pytest.skip("torch for CUDA is a download of gigabytes; its steps run with this environment's requirements")
+        pytest.skip(
+            "torch for CUDA is a download of gigabytes; its steps run with this environment's requirements"
+        )
     image = Image(tmp_path)
     image.perform(name)
     found, home = dict(steps(name)), tmp_path / "home"
@@ -127,14 +165,21 @@ def test_the_steps_work_in_an_empty_folder(name, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    env = {"HOME": str(home), "OMP_NUM_THREADS": "1"} | {key: image.translated(value.replace("$PATH", os.environ["PATH"]))
-                                                        for key, value in image.env.items()}
+    env = {"HOME": str(home), "OMP_NUM_THREADS": "1"} | {
+        key: image.translated(value.replace("$PATH", os.environ["PATH"])) for key, value in image.env.items()
+    }
     env |= {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
     entry = [str(image.root / "opt/specviz/bin" / json.loads(found["ENTRYPOINT"])[0])]
     health = json.loads(found["HEALTHCHECK"].partition("CMD ")[2])
     assert ":7860/" in health[-1] and found["EXPOSE"] == "7860"
-    ask = [str(image.root / "opt/specviz/bin/python"), *health[1:-1], health[-1].replace(":7860/", f":{port}/")]
-    page = subprocess.Popen(entry, cwd=home, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    ask = [
+        str(image.root / "opt/specviz/bin/python"),
+        *health[1:-1],
+        health[-1].replace(":7860/", f":{port}/"),
+    ]
+    page = subprocess.Popen(
+        entry, cwd=home, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     try:
         until = time.monotonic() + 300
         while subprocess.run(ask, env=env, capture_output=True).returncode:
@@ -144,6 +189,12 @@ def test_the_steps_work_in_an_empty_folder(name, tmp_path):
     finally:
         page.terminate()
         page.wait(60)
-    ran = subprocess.run([*entry, "run", "--method", "sam_decoding", "--prompt", "Tell me a story.", "--max-new-tokens", "8"],
-                         cwd=home, env=env, capture_output=True, text=True, timeout=600)
+    ran = subprocess.run(
+        [*entry, "run", "--method", "sam_decoding", "--prompt", "Tell me a story.", "--max-new-tokens", "8"],
+        cwd=home,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert ran.returncode == 0 and ran.stdout.strip(), ran.stderr[-2000:]

@@ -1,4 +1,5 @@
 """``specviz doctor`` and ``specviz chat`` on the tiny pair."""
+
 from __future__ import annotations
 
 import io
@@ -25,15 +26,25 @@ def command(at_home, capsys, monkeypatch):
         status = cli.main([str(a) for a in argv])
         out = capsys.readouterr()
         return status, out.out, out.err
+
     return run
 
 
 def test_doctor_reports_the_machine_the_forward_and_what_a_pass_costs(command):
     status, out, _ = command("doctor", "--json", "--seconds", "0.1")
     found = json.loads(out)
-    assert status == 0 and found["machine"]["cores"] >= 1 and found["libraries"]["torch"] and found["libraries"]["specviz"]
+    assert (
+        status == 0
+        and found["machine"]["cores"] >= 1
+        and found["libraries"]["torch"]
+        and found["libraries"]["specviz"]
+    )
     assert [row["tokens"] for row in found["target"]["passes"]] == list(doctor.PASS_TOKENS)
-    assert all(row["ms"] > 0 for row in found["target"]["passes"]) and found["target"]["forward"] in ("eager", "static", "captured")
+    assert all(row["ms"] > 0 for row in found["target"]["passes"]) and found["target"]["forward"] in (
+        "eager",
+        "static",
+        "captured",
+    )
     assert all(row.keys() == {"name", "needed_for", "get"} for row in found["missing"])
 
 
@@ -59,18 +70,32 @@ def test_chat_remembers_switches_methods_and_forgets(command):
     typed = "the cat\n/method prompt_lookup\nthe cat\n/new\nthe cat\n/quit\nnever read\n"
     status, out, _ = command("chat", "--json", "--max-new-tokens", 6, typed=typed)
     rows = [json.loads(line) for line in out.splitlines()]
-    assert status == 0 and [row["method"] for row in rows] == ["speculative", "prompt_lookup", "prompt_lookup"]
+    assert status == 0 and [row["method"] for row in rows] == [
+        "speculative",
+        "prompt_lookup",
+        "prompt_lookup",
+    ]
     first, second, third = (len(row["prompt_ids"]) for row in rows)
-    assert first < second and third == first and rows[0]["text"] == rows[2]["text"]  # greedy: exact methods agree
+    assert (
+        first < second and third == first and rows[0]["text"] == rows[2]["text"]
+    )  # greedy: exact methods agree
 
 
 def test_chat_shows_the_method_and_its_figures_after_an_answer(command):
-    status, out, err = command("chat", "--max-new-tokens", 20, "--method", "autoregressive", typed="the cat\n")
-    assert status == 0 and out.endswith("\n") and catalogue()["autoregressive"].title in err and f"1{TEXTS['run.figures'].rpartition('}')[2]}" in err
+    status, out, err = command(
+        "chat", "--max-new-tokens", 20, "--method", "autoregressive", typed="the cat\n"
+    )
+    assert (
+        status == 0
+        and out.endswith("\n")
+        and catalogue()["autoregressive"].title in err
+        and f"1{TEXTS['run.figures'].rpartition('}')[2]}" in err
+    )
 
 
 class Terminal(io.StringIO):
-    """A terminal that keeps what it was sent. rows(): the lines that are on it; it knows only the movements that rich.live makes."""
+    """A terminal that keeps what it was sent. rows(): the lines that are on it; it knows only the movements
+    that rich.live makes."""
 
     def isatty(self):
         return True
@@ -109,7 +134,19 @@ def test_chat_shows_the_figures_on_a_terminal_while_the_answer_grows(command, mo
 @pytest.mark.parametrize("width", [20, 23, 200])
 def test_a_growing_answer_leaves_the_text_wrapped_at_words_and_no_figures(monkeypatch, width):
     screen = on_a_terminal(monkeypatch, width)
-    words = ["one", " two", " three", "\n", "\n", "a\tb", *[" word"] * 20, " ", "\033[38;5;33;4mend\033[0m", " \u732b" * 12, "\nlast"]
+    words = [
+        "one",
+        " two",
+        " three",
+        "\n",
+        "\n",
+        "a\tb",
+        *[" word"] * 20,
+        " ",
+        "\033[38;5;33;4mend\033[0m",
+        " \u732b" * 12,
+        "\nlast",
+    ]
     with LiveAnswer(screen, lambda: "figures") as stream:
         for word in words:
             stream.write(word)
@@ -122,22 +159,41 @@ def test_a_growing_answer_leaves_the_text_wrapped_at_words_and_no_figures(monkey
 def test_chat_says_of_each_answer_whether_the_machine_was_busy(command, monkeypatch):
     seen = iter((True, False, True))
     monkeypatch.setattr(Machine, "start_events", lambda self: [])
-    monkeypatch.setattr(Machine, "observe", lambda self, lane, event: [Checked("busy", {})] * (isinstance(event, Finished) and next(seen)))
-    out = command("chat", "--json", "--max-new-tokens", 2, "--method", "autoregressive", typed="the cat\nand\n")[1]
+    monkeypatch.setattr(
+        Machine,
+        "observe",
+        lambda self, lane, event: [Checked("busy", {})] * (isinstance(event, Finished) and next(seen)),
+    )
+    out = command(
+        "chat", "--json", "--max-new-tokens", 2, "--method", "autoregressive", typed="the cat\nand\n"
+    )[1]
     assert [json.loads(line)["busy"] for line in out.splitlines()] == [True, False]
-    assert TEXTS["run.busy"] in " ".join(command("chat", "--max-new-tokens", 2, "--method", "autoregressive", typed="the cat\n")[2].split())
+    assert TEXTS["run.busy"] in " ".join(
+        command("chat", "--max-new-tokens", 2, "--method", "autoregressive", typed="the cat\n")[2].split()
+    )
 
 
 def test_chat_takes_a_request_and_reuses_the_cache_of_the_turn_before(command):
     typed = "the cat sat on the mat\n/temperature 0\nand then\n"
-    status, out, _ = command("chat", "--json", "--max-new-tokens", 6, "--request", '{"logit_bias": {"40": 100}}', typed=typed)
+    status, out, _ = command(
+        "chat", "--json", "--max-new-tokens", 6, "--request", '{"logit_bias": {"40": 100}}', typed=typed
+    )
     first, second = (json.loads(line) for line in out.splitlines())
-    assert status == 0 and set(first["token_ids"]) == set(second["token_ids"]) == {40} and second["reused"] > 8
+    assert (
+        status == 0 and set(first["token_ids"]) == set(second["token_ids"]) == {40} and second["reused"] > 8
+    )
     for given, code in (('{"n": 2}', 2), ('{"topk": 2}', 1)):
         assert command("chat", "--request", given, typed="the cat\n")[0] == code
 
 
-@pytest.mark.parametrize("line", ["/method nothing", "/knob gamma", "/knob colour=blue", "/temperature hot", "/knob gamma=-1"])
+@pytest.mark.parametrize(
+    "line", ["/method nothing", "/knob gamma", "/knob colour=blue", "/temperature hot", "/knob gamma=-1"]
+)
 def test_a_mistake_is_one_sentence_and_the_conversation_goes_on(command, line):
     status, out, err = command("chat", "--json", "--max-new-tokens", 3, typed=f"{line}\nthe cat\n")
-    assert status == 0 and err.startswith("specviz: ") and len(err.strip().splitlines()) == 1 and json.loads(out)["text"] is not None
+    assert (
+        status == 0
+        and err.startswith("specviz: ")
+        and len(err.strip().splitlines()) == 1
+        and json.loads(out)["text"] is not None
+    )

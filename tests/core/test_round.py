@@ -1,4 +1,5 @@
 """One round: the clip before, the cut after, and what the parts learn."""
+
 from __future__ import annotations
 
 import pytest
@@ -41,7 +42,9 @@ class Says(Drafter):
     """Proposes given trees, whatever the budget; records budgets and outcomes."""
 
     def __init__(self, *proposals: DraftTree):
-        self.proposals, self.budgets, self.outcomes = list(proposals), [], []
+        self.proposals = list(proposals)
+        self.budgets = []
+        self.outcomes = []
 
     def propose(self, state, budget):
         self.budgets.append(budget)
@@ -70,7 +73,7 @@ def greedy(count: int) -> list[int]:
     tokens = list(PROMPT)
     for _ in range(count):
         tokens.append(int(NET.logits(tokens)[-1].argmax()))
-    return tokens[len(PROMPT):]
+    return tokens[len(PROMPT) :]
 
 
 def begin(drafter: Drafter, budget: Budget = Budget(8), target=None, **state):
@@ -94,12 +97,16 @@ def test_clip_drops_candidates_too_deep_and_what_hangs_under_them(tree, deepest)
 
 
 def test_clip_leaves_a_tree_that_fits_and_probes_that_reach_further():
-    probing = DraftTree((1, 2), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(HiddenInput(0, (1,), lambda x: x[:1]),))
+    probing = DraftTree(
+        (1, 2), (-1, 0), (-1, -1), probes=frozenset({1}), inputs=(HiddenInput(0, (1,), lambda x: x[:1]),)
+    )
     assert clip(probing, State([0], limit=2)) is probing
 
 
 @quick
-@given(st.lists(st.integers(0, 5), max_size=5), st.integers(0, 5), st.sets(st.integers(0, 5)), st.integers(1, 8))
+@given(
+    st.lists(st.integers(0, 5), max_size=5), st.integers(0, 5), st.sets(st.integers(0, 5)), st.integers(1, 8)
+)
 def test_cut_ends_the_path_at_the_first_end_token_or_the_limit(drafted, last, stop, limit):
     tree = DraftTree.chain(drafted)
     path = tuple(range(min(len(drafted), limit - 1)))  # a clipped tree is never deeper
@@ -109,17 +116,23 @@ def test_cut_ends_the_path_at_the_first_end_token_or_the_limit(drafted, last, st
     written = [tree.tokens[i] for i in verdict.path] + [verdict.token]
     whole = [drafted[i] for i in path] + [last]
     ends = [i for i, x in enumerate(whole) if x in stop]
-    assert written == (whole[:ends[0] + 1] if ends else whole) and len(written) <= limit
+    assert written == (whole[: ends[0] + 1] if ends else whole) and len(written) <= limit
     cut = len(written) < len(whole)
     assert verdict.kind == ("accepted" if cut else "bonus")
-    assert [t.node for t in verdict.decisions] == list(range(len(verdict.path) + cut)), "what comes after an end token was not tried"
+    assert [t.node for t in verdict.decisions] == list(range(len(verdict.path) + cut)), (
+        "what comes after an end token was not tried"
+    )
 
 
 def test_cut_keeps_the_trials_of_refused_siblings_before_the_end():
     tree = DraftTree((4, 5, 7, 8), (-1, -1, 1, 1), (-1,) * 4)
-    decisions = tuple(Decision(i, "match", 0.5, None, 0.5, 0.5, ("rejected", "accepted")[i % 2]) for i in range(4))
+    decisions = tuple(
+        Decision(i, "match", 0.5, None, 0.5, 0.5, ("rejected", "accepted")[i % 2]) for i in range(4)
+    )
     verdict = _cut_at_stop(Verdict((1, 3), 9, "bonus", decisions), tree, State([0], stop=frozenset({5})))
-    assert (verdict.path, verdict.token, verdict.kind) == ((), 5, "accepted") and [t.node for t in verdict.decisions] == [0, 1]
+    assert (verdict.path, verdict.token, verdict.kind) == ((), 5, "accepted") and [
+        t.node for t in verdict.decisions
+    ] == [0, 1]
 
 
 def test_a_verdict_longer_than_the_run_may_write_is_cut():
@@ -133,7 +146,7 @@ def test_a_round_never_writes_more_than_is_left(left):
     drafter = Says(DraftTree.chain(right[:6]))
     parts, target, state = begin(drafter, limit=left)
     outcome = play(parts, target, state)
-    assert state.tokens == PROMPT + right[:min(left, 7)] and len(outcome.tree) == min(6, left - 1)
+    assert state.tokens == PROMPT + right[: min(left, 7)] and len(outcome.tree) == min(6, left - 1)
     assert drafter.budgets[0].gamma == min(8, left - 1)
     assert state.done == (left <= 7)
 
@@ -144,14 +157,16 @@ def test_an_end_token_inside_the_draft_ends_the_run_and_the_cache_fits():
     first = right.index(stop)
     parts, target, state = begin(Says(DraftTree.chain(right[:5])), stop=frozenset({stop}))
     outcome = play(parts, target, state)
-    assert state.tokens == PROMPT + right[:first + 1] and state.done and outcome.verdict.kind == "accepted"
+    assert state.tokens == PROMPT + right[: first + 1] and state.done and outcome.verdict.kind == "accepted"
     assert target.cached_tokens == state.tokens[:-1] and target.root == state.tokens[-1]
     assert target.sync(state.tokens).num_computed == 0, "a committed round leaves nothing to feed"
 
 
 def test_an_end_token_as_the_bonus_ends_the_run():
     right = greedy(3)
-    parts, target, state = begin(Says(DraftTree.chain(right[:2])), stop=frozenset({right[2]} - set(right[:2])))
+    parts, target, state = begin(
+        Says(DraftTree.chain(right[:2])), stop=frozenset({right[2]} - set(right[:2]))
+    )
     assert play(parts, target, state).verdict.kind == "bonus"
     assert state.done == (right[2] not in right[:2])
 
@@ -165,8 +180,12 @@ def test_kept_rows_predicted_what_was_committed():
     outcome = play(parts, target, state)
     assert outcome.committed == tuple(right[:4]) and outcome.kept == (0, 1, 3, 5)
     assert [int(outcome.scores.logits[r].argmax()) for r in outcome.kept] == list(outcome.committed)
-    (seen, learned), = drafter.outcomes
-    assert seen == state.tokens == PROMPT + right[:4] and learned is outcome and parts.policy.outcomes == [outcome]
+    ((seen, learned),) = drafter.outcomes
+    assert (
+        seen == state.tokens == PROMPT + right[:4]
+        and learned is outcome
+        and parts.policy.outcomes == [outcome]
+    )
 
 
 def test_seconds_are_phases_that_fill_the_round():
@@ -176,7 +195,10 @@ def test_seconds_are_phases_that_fill_the_round():
     outcome = play(parts, target, state)
     assert set(outcome.seconds) == {"plan", "draft", "verify", "judge", "commit", "observe"}
     assert outcome.began + sum(outcome.seconds.values()) == next(ticks) - 1
-    assert state.costs.verify(2) == outcome.seconds["verify"] and state.costs.draft(2) == outcome.seconds["draft"]
+    assert (
+        state.costs.verify(2) == outcome.seconds["verify"]
+        and state.costs.draft(2) == outcome.seconds["draft"]
+    )
 
 
 def test_a_target_without_trees_is_drafted_chains():
@@ -212,7 +234,10 @@ def test_broken_weights_say_so(prompt):
 
 def test_the_clock_stands_still_while_an_event_is_looked_at():
     ticks = [0.0]
-    parts, target = Parts(Says(DraftTree.chain(greedy(3))), Wants(Budget(3)), TokenRejection()), TinyTarget(NET)
+    parts, target = (
+        Parts(Says(DraftTree.chain(greedy(3))), Wants(Budget(3)), TokenRejection()),
+        TinyTarget(NET),
+    )
     state = State(list(PROMPT), limit=12)
     state.clock._source, state.clock._start = lambda: ticks[0], 0.0
     for _ in speculate(parts, target, state):

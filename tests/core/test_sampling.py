@@ -1,4 +1,5 @@
 """The distribution a token is drawn from, and the random streams."""
+
 from __future__ import annotations
 
 import math
@@ -13,11 +14,14 @@ from specviz.core import RandomStreams, Sampling, SingleStream, argmax_tokens
 from ..message_codes import refuses
 
 quick = settings(max_examples=80, deadline=None, derandomize=True)
-logits = st.lists(st.sampled_from([-40.0, -3.0, -1.5, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=7)  # ties are common
+logits = st.lists(
+    st.sampled_from([-40.0, -3.0, -1.5, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=7
+)  # ties are common
 
 
 def plain(x: list[float], temperature: float, top_k: int, top_p: float) -> list[float]:
-    """The distribution in plain Python: scale, keep the top k (with ties), keep the nucleus (ties by index), renormalise."""
+    """The distribution in plain Python: scale, keep the top k (with ties), keep the nucleus (ties by
+    index), renormalise."""
     if temperature == 0:
         return [float(i == x.index(max(x))) for i in range(len(x))]
     x = [v / temperature for v in x]
@@ -37,15 +41,24 @@ def plain(x: list[float], temperature: float, top_k: int, top_p: float) -> list[
 
 
 @quick
-@given(logits, st.sampled_from([0.0, 0.3, 1.0, 2.0]), st.integers(0, 8), st.sampled_from([0.05, 0.31, 0.77, 0.93, 1.0]))
+@given(
+    logits,
+    st.sampled_from([0.0, 0.3, 1.0, 2.0]),
+    st.integers(0, 8),
+    st.sampled_from([0.05, 0.31, 0.77, 0.93, 1.0]),
+)
 def test_distribution_equals_a_plain_reference(x, temperature, top_k, top_p):
     probs = Sampling(temperature, top_k, top_p).probs(torch.tensor(x, dtype=torch.float64))
     assert probs.dtype == torch.float64
-    torch.testing.assert_close(probs, torch.tensor(plain(x, temperature, top_k, top_p), dtype=torch.float64), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        probs, torch.tensor(plain(x, temperature, top_k, top_p), dtype=torch.float64), atol=1e-12, rtol=0
+    )
 
 
-@pytest.mark.parametrize("sampling", [Sampling(0.0), Sampling(1.0), Sampling(0.7, top_k=3), Sampling(1.0, top_p=0.6),
-                                      Sampling(1.3, 4, 0.8)])
+@pytest.mark.parametrize(
+    "sampling",
+    [Sampling(0.0), Sampling(1.0), Sampling(0.7, top_k=3), Sampling(1.0, top_p=0.6), Sampling(1.3, 4, 0.8)],
+)
 def test_rows_are_independent_and_the_logits_are_left_alone(sampling):
     x = torch.randn(3, 5, 9, generator=torch.Generator().manual_seed(1))
     before = x.clone()
@@ -60,8 +73,12 @@ def test_rows_are_independent_and_the_logits_are_left_alone(sampling):
 def test_ties():
     tie = torch.tensor([1.0, 3.0, 3.0, 3.0])
     assert Sampling(0.0).probs(tie).tolist() == [0, 1, 0, 0], "greedy takes the argmax plain decoding takes"
-    assert Sampling(1.0, top_k=1).probs(tie)[0] == 0 and (Sampling(1.0, top_k=1).probs(tie)[1:] == 1 / 3).all()
-    assert Sampling(1.0, top_p=0.3).probs(tie).tolist() == [0, 1, 0, 0], "a nucleus is the smallest set, first index first"
+    assert (
+        Sampling(1.0, top_k=1).probs(tie)[0] == 0 and (Sampling(1.0, top_k=1).probs(tie)[1:] == 1 / 3).all()
+    )
+    assert Sampling(1.0, top_p=0.3).probs(tie).tolist() == [0, 1, 0, 0], (
+        "a nucleus is the smallest set, first index first"
+    )
 
 
 def test_the_best_token_always_stays():
@@ -79,8 +96,18 @@ def test_half_precision_is_widened():
     assert Sampling(0.0).probs(torch.zeros(3, dtype=torch.bfloat16)).dtype == torch.float32
 
 
-@pytest.mark.parametrize("bad", [dict(temperature=-0.1), dict(temperature=2.1), dict(temperature=float("nan")), dict(top_p=0.0),
-                                 dict(top_p=1.1), dict(top_p=float("nan")), dict(top_k=-1)])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        dict(temperature=-0.1),
+        dict(temperature=2.1),
+        dict(temperature=float("nan")),
+        dict(top_p=0.0),
+        dict(top_p=1.1),
+        dict(top_p=float("nan")),
+        dict(top_k=-1),
+    ],
+)
 def test_settings_out_of_range_are_refused_with_a_sentence(bad):
     with refuses(ValueError, f"sampling.{next(iter(bad))}"):
         Sampling(**bad)
@@ -103,9 +130,11 @@ def rigged(u: float) -> RandomStreams:
 
 
 @quick
-@given(st.lists(st.sampled_from([0.0, 1e-9, 0.1, 0.25, 1.0]), min_size=1, max_size=6).filter(any),
-       st.sampled_from([0.0, 1e-12, 0.3, 0.5, 0.999999999, math.nextafter(1, 0)]),
-       st.sampled_from([torch.float32, torch.float64]))
+@given(
+    st.lists(st.sampled_from([0.0, 1e-9, 0.1, 0.25, 1.0]), min_size=1, max_size=6).filter(any),
+    st.sampled_from([0.0, 1e-12, 0.3, 0.5, 0.999999999, math.nextafter(1, 0)]),
+    st.sampled_from([torch.float32, torch.float64]),
+)
 def test_a_token_of_probability_zero_is_never_drawn(weights, u, dtype):
     probs = torch.tensor(weights, dtype=dtype)
     probs = probs / probs.sum()
@@ -158,12 +187,26 @@ def test_a_nested_run_draws_from_one_stream():
     probs = torch.full((50,), 0.02)
     rng, other = RandomStreams(7), RandomStreams(7)
     nested = SingleStream(rng, "draft")
-    got = [nested.pick("verify", probs), nested.flip("verify", 0.5), nested.uniform_tensor("policy", (2,)).tolist()]
-    assert got == [other.pick("draft", probs), other.flip("draft", 0.5), other.uniform_tensor("draft", (2,)).tolist()]
+    got = [
+        nested.pick("verify", probs),
+        nested.flip("verify", 0.5),
+        nested.uniform_tensor("policy", (2,)).tolist(),
+    ]
+    assert got == [
+        other.pick("draft", probs),
+        other.flip("draft", 0.5),
+        other.uniform_tensor("draft", (2,)).tolist(),
+    ]
     assert rng.pick("verify", probs) == RandomStreams(7).pick("verify", probs)
 
 
-@given(st.lists(st.lists(st.sampled_from([-math.inf, -3.0, 0.0, 2.0, 7.0, math.nan]), min_size=5, max_size=5), min_size=1, max_size=4))
+@given(
+    st.lists(
+        st.lists(st.sampled_from([-math.inf, -3.0, 0.0, 2.0, 7.0, math.nan]), min_size=5, max_size=5),
+        min_size=1,
+        max_size=4,
+    )
+)
 @quick
 def test_the_likeliest_is_the_first_of_several(rows):
     for kind in (torch.float32, torch.float64, torch.bfloat16):

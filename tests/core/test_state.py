@@ -1,4 +1,5 @@
 """The clock, the costs and the state of a run."""
+
 from __future__ import annotations
 
 import pytest
@@ -22,7 +23,9 @@ class Hands:
 @given(st.lists(st.tuples(st.sampled_from(["run", "pause", "resume"]), st.integers(0, 9)), max_size=30))
 def test_paused_time_is_never_counted(steps):
     hands = Hands()
-    clock, counted, paused = Clock(hands), 0, False
+    clock = Clock(hands)
+    counted = 0
+    paused = False
     for what, seconds in steps:
         if what == "pause":
             clock.pause()
@@ -53,7 +56,9 @@ def test_costs_learn_by_a_moving_mean_and_leave_what_was_given_alone():
 
 def test_left_done_and_ended():
     state = State([9, 9, 2], limit=3, stop=frozenset({2}))
-    assert (state.start, state.left, state.ended, state.done) == (3, 3, False, False), "an end token in the prompt ends nothing"
+    assert (state.start, state.left, state.ended, state.done) == (3, 3, False, False), (
+        "an end token in the prompt ends nothing"
+    )
     state.tokens += [1]
     assert (state.left, state.done) == (2, False)
     state.tokens += [2]
@@ -69,7 +74,9 @@ def test_a_fork_is_hypothetical():
     fork.note("threshold", value=1)
     assert state.tokens == [1, 2, 7] and fork.tokens == [1, 2, 7, 3, 0] and not state.notes
     assert fork.start == 2 and not fork.done and fork.costs is state.costs and fork.clock is state.clock
-    assert isinstance(fork.rng, SingleStream) and fork.rng.flip("verify", 0.5) == RandomStreams(4).flip("draft", 0.5)
+    assert isinstance(fork.rng, SingleStream) and fork.rng.flip("verify", 0.5) == RandomStreams(4).flip(
+        "draft", 0.5
+    )
     assert state.fork([3], limit=9).done and state.fork([4], limit=9).left == 7
     assert state.fork().rng is state.rng
 

@@ -1,4 +1,5 @@
 """The draft tree: structure, the distribution of each node, cuts."""
+
 from __future__ import annotations
 
 import pytest
@@ -24,7 +25,9 @@ def closed(tree: DraftTree, rng_seed: int) -> list[int]:
 @given(trees())
 def test_children_paths_and_depths_agree_with_parents(tree):
     for i in range(-1, len(tree)):
-        assert tree.children(i) == [j for j in range(len(tree)) if tree.parents[j] == i and j not in tree.probes]
+        assert tree.children(i) == [
+            j for j in range(len(tree)) if tree.parents[j] == i and j not in tree.probes
+        ]
     for i in range(len(tree)):
         path = tree.path(i)
         assert path[-1] == i and tree.parents[path[0]] == -1 and len(path) == tree.depths[i]
@@ -40,8 +43,14 @@ def test_distribution_is_the_conditional_given_earlier_siblings_of_the_same_draw
         if k < 0:
             assert probs is None and tree.label(i) == CHOSEN
             continue
-        gone = {tree.tokens[j] for j in range(i) if tree.draw[j] == k} if tree.label(i) == WITHOUT_REPLACEMENT else set()
-        row = torch.tensor([0.0 if x in gone else float(tree.probs[k][x]) for x in range(VOCAB)], dtype=torch.float64)
+        gone = (
+            {tree.tokens[j] for j in range(i) if tree.draw[j] == k}
+            if tree.label(i) == WITHOUT_REPLACEMENT
+            else set()
+        )
+        row = torch.tensor(
+            [0.0 if x in gone else float(tree.probs[k][x]) for x in range(VOCAB)], dtype=torch.float64
+        )
         torch.testing.assert_close(probs, row / row.sum(), atol=1e-15, rtol=0)
         assert float(probs[tree.tokens[i]]) > 0
 
@@ -60,7 +69,9 @@ def test_distribution_leaves_the_stored_rows_alone():
     before = tree.probs.clone()
     for i in range(len(tree)):
         tree.draft_probs(i)
-    assert torch.equal(before, tree.probs) and WITHOUT_REPLACEMENT in {tree.label(i) for i in range(len(tree))}
+    assert torch.equal(before, tree.probs) and WITHOUT_REPLACEMENT in {
+        tree.label(i) for i in range(len(tree))
+    }
 
 
 @quick
@@ -68,7 +79,12 @@ def test_distribution_leaves_the_stored_rows_alone():
 def test_builder_equals_add(tree):
     other = by_hand(tree)
     assert (tree.tokens, tree.parents, tree.draw, tree.drawn, tree.probes) == (
-        other.tokens, other.parents, other.draw, other.drawn, other.probes)
+        other.tokens,
+        other.parents,
+        other.draw,
+        other.drawn,
+        other.probes,
+    )
     assert (tree.probs is None and other.probs is None) or torch.equal(tree.probs, other.probs)
 
 
@@ -102,8 +118,11 @@ def test_a_blind_cut_keeps_every_distribution_or_is_refused(tree, seed):
         cut = tree.keep(nodes, by_token=False)
     except ValueError:
         # some draw lost a node that came before one that stays
-        assert any(tree.draw[i] == tree.draw[j] >= 0 and i not in nodes and j in nodes
-                   for j in range(len(tree)) for i in range(j))
+        assert any(
+            tree.draw[i] == tree.draw[j] >= 0 and i not in nodes and j in nodes
+            for j in range(len(tree))
+            for i in range(j)
+        )
         return
     for new, old in enumerate(nodes):
         a, b = cut.draft_probs(new), tree.draft_probs(old)
@@ -122,12 +141,24 @@ def test_cuts_that_would_lie_are_refused():
 
 
 def test_rows_that_enter_as_states_stay_together():
-    tree = DraftTree((1, -1, -1), (-1, 0, 1), (-1, -1, -1), probes=frozenset({1, 2}), inputs=(HiddenInput(0, (1, 2), lambda x: x[:2]),))
+    tree = DraftTree(
+        (1, -1, -1),
+        (-1, 0, 1),
+        (-1, -1, -1),
+        probes=frozenset({1, 2}),
+        inputs=(HiddenInput(0, (1, 2), lambda x: x[:2]),),
+    )
     assert tree.keep([0], by_token=True).inputs == ()
     assert tree.keep([0, 1, 2], by_token=True).inputs[0].nodes == (1, 2)
     with refuses(ValueError, "tree.cut_entry"):
         tree.keep([0, 1], by_token=True)
-    shifted = DraftTree((3, 1, -1), (-1, -1, 1), (-1,) * 3, probes=frozenset({2}), inputs=(HiddenInput(0, (2,), lambda x: x[:1]),))
+    shifted = DraftTree(
+        (3, 1, -1),
+        (-1, -1, 1),
+        (-1,) * 3,
+        probes=frozenset({2}),
+        inputs=(HiddenInput(0, (2,), lambda x: x[:1]),),
+    )
     assert shifted.keep([1, 2], by_token=True).inputs[0].nodes == (1,)
 
 
@@ -151,6 +182,8 @@ def test_chain(drawn):
     rows = torch.rand(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     drawn_chain, chosen = DraftTree.chain([1, 2, 3], rows, drawn), DraftTree.chain([1, 2, 3])
     assert drawn_chain.parents == chosen.parents == (-1, 0, 1)
-    assert [drawn_chain.label(i) for i in range(3)] == [drawn] * 3 and [chosen.draft_probs(i) for i in range(3)] == [None] * 3
+    assert [drawn_chain.label(i) for i in range(3)] == [drawn] * 3 and [
+        chosen.draft_probs(i) for i in range(3)
+    ] == [None] * 3
     assert all(torch.equal(drawn_chain.draft_probs(i), rows[i]) for i in range(3))
     assert len(DraftTree.chain([], rows[:0])) == 0 and DraftTree.chain([], rows[:0]).drawn == ()

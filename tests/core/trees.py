@@ -1,4 +1,6 @@
-"""Random draft trees for the property tests: chains, i.i.d. siblings, siblings without replacement, chosen ones, mixtures."""
+"""Random draft trees for the property tests: chains, i.i.d. siblings, siblings without replacement, chosen
+ones, mixtures."""
+
 from __future__ import annotations
 
 import random
@@ -12,7 +14,8 @@ VOCAB = 5
 
 
 def grow(seed: int, nodes: int = 12, probes: bool = True) -> DraftTree:
-    """A valid tree: per node up to two draws and some chosen children, drawn before chosen; probes may hang anywhere."""
+    """A valid tree: per node up to two draws and some chosen children, drawn before chosen; probes may hang
+    anywhere."""
     rng = random.Random(seed)
     builder, todo = TreeBuilder(), [-1]
     while todo and len(builder) < nodes:

@@ -1,4 +1,5 @@
 """The benchmark: pairing, shuffling, figures, suites, and transformers' own decoding beside ours."""
+
 from __future__ import annotations
 
 import gzip
@@ -38,32 +39,50 @@ TASKS = ["story", "edit", "chat", "math", "code", "prose"]
 def fake(calls, name, seconds):
     def run(prompt, sampling, length):
         calls.append((name, prompt, sampling.seed, length))
-        totals = Totals(tokens=length, rounds=length // 2, tried=10, accepted=5, phase_seconds={"verify": seconds(len(calls)) * length})
+        totals = Totals(
+            tokens=length,
+            rounds=length // 2,
+            tried=10,
+            accepted=5,
+            phase_seconds={"verify": seconds(len(calls)) * length},
+        )
         return Result([1], list(range(length)), "length", totals, 0.9 * totals.seconds)
+
     return run
 
 
 def test_every_run_is_paired_with_plain_decoding_in_a_shuffled_order():
     calls = []
-    runners = {"plain": fake(calls, "plain", lambda _: 0.2), "fast": fake(calls, "fast", lambda _: 0.1),
-               "slow": fake(calls, "slow", lambda _: 0.4)}
+    runners = {
+        "plain": fake(calls, "plain", lambda _: 0.2),
+        "fast": fake(calls, "fast", lambda _: 0.1),
+        "slow": fake(calls, "slow", lambda _: 0.4),
+    }
     items = [Item("a", "p"), Item("a", "q"), Item("b", "r")]
     cells, interrupted = measure(runners, items, 4, 20, Sampling(seed=5), quiet=True)
     assert not interrupted and [c[0] for c in calls[:3]] == list(runners)  # warm-up, short and thrown away
     assert {c[3] for c in calls[:3]} != {20}
     timed = calls[3:]
-    orders = [tuple(c[0] for c in timed[i:i + 3]) for i in range(0, len(timed), 3)]
+    orders = [tuple(c[0] for c in timed[i : i + 3]) for i in range(0, len(timed), 3)]
     assert len(orders) == 12 and all(sorted(o) == sorted(runners) for o in orders) and len(set(orders)) > 2
     for i in range(0, len(timed), 3):  # same prompt, same seed
-        assert len({c[1:] for c in timed[i:i + 3]}) == 1
+        assert len({c[1:] for c in timed[i : i + 3]}) == 1
     assert len({c[2] for c in timed}) == 12
     report = {(r["method"], r["task"]): r for r in rows(cells, greedy=True)}
-    assert report["fast", "a"]["walltime_speedup"] == pytest.approx(2) and report["slow", MEAN]["walltime_speedup"] == pytest.approx(0.5)
-    assert report["fast", "a"]["spread"] == pytest.approx([2, 2]) and report["plain", "b"]["walltime_speedup"] == 1
+    assert report["fast", "a"]["walltime_speedup"] == pytest.approx(2) and report["slow", MEAN][
+        "walltime_speedup"
+    ] == pytest.approx(0.5)
+    assert (
+        report["fast", "a"]["spread"] == pytest.approx([2, 2])
+        and report["plain", "b"]["walltime_speedup"] == 1
+    )
     assert report["fast", "a"]["runs"] == 8 and report["fast", MEAN]["runs"] == 12
     assert report["fast", "a"]["block_efficiency"] == 2 and report["fast", "a"]["acceptance_rate"] == 0.5
     assert report["fast", "a"]["tokens_per_second"] == pytest.approx(10)
-    assert report["fast", "a"]["overhead_share"] == pytest.approx(0.1) and report["fast", "a"]["same_tokens"] == 1
+    assert (
+        report["fast", "a"]["overhead_share"] == pytest.approx(0.1)
+        and report["fast", "a"]["same_tokens"] == 1
+    )
     again = []
     measure({n: fake(again, n, lambda _: 1.0) for n in runners}, items, 4, 20, Sampling(seed=5), quiet=True)
     assert again == calls  # the same seed, the same order
@@ -71,19 +90,31 @@ def test_every_run_is_paired_with_plain_decoding_in_a_shuffled_order():
 
 def test_the_median_of_pairs_ignores_one_bad_moment():
     calls = []
-    runners = {"plain": fake(calls, "plain", lambda n: 0.2 * (9 if 20 < n < 23 else 1)), "fast": fake(calls, "fast", lambda _: 0.1)}
+    runners = {
+        "plain": fake(calls, "plain", lambda n: 0.2 * (9 if 20 < n < 23 else 1)),
+        "fast": fake(calls, "fast", lambda _: 0.1),
+    }
     cells, _ = measure(runners, [Item("a", "p")], 30, 20, Sampling(), quiet=True)
-    assert {r["method"]: r["walltime_speedup"] for r in rows(cells, True) if r["task"] == "a"}["fast"] == pytest.approx(2)
+    assert {r["method"]: r["walltime_speedup"] for r in rows(cells, True) if r["task"] == "a"}[
+        "fast"
+    ] == pytest.approx(2)
 
 
 def test_the_mean_over_tasks_is_the_plain_mean_of_their_figures():
     calls = []
     speed = {"p": 0.2, "q": 0.05}
-    runners = {"plain": fake(calls, "plain", lambda _: 0.2), "m": lambda prompt, s, n: fake([], "m", lambda _: speed[prompt])(prompt, s, n)}
+    runners = {
+        "plain": fake(calls, "plain", lambda _: 0.2),
+        "m": lambda prompt, s, n: fake([], "m", lambda _: speed[prompt])(prompt, s, n),
+    }
     cells, _ = measure(runners, [Item("a", "p"), Item("b", "q")], 2, 10, Sampling(), quiet=True)
     mine = {r["task"]: r for r in rows(cells, True) if r["method"] == "m"}
-    assert mine["a"]["walltime_speedup"] == pytest.approx(1) and mine["b"]["walltime_speedup"] == pytest.approx(4)
-    assert mine[MEAN]["walltime_speedup"] == pytest.approx(2.5) and mine[MEAN]["spread"] == pytest.approx([2.5, 2.5])
+    assert mine["a"]["walltime_speedup"] == pytest.approx(1) and mine["b"][
+        "walltime_speedup"
+    ] == pytest.approx(4)
+    assert mine[MEAN]["walltime_speedup"] == pytest.approx(2.5) and mine[MEAN]["spread"] == pytest.approx(
+        [2.5, 2.5]
+    )
 
 
 def test_ctrl_c_reports_what_there_is():
@@ -102,33 +133,77 @@ def test_runs_that_wrote_nothing_have_no_ratio():
     empty = lambda prompt, sampling, length: Result([1], [], "stop", Totals())  # noqa: E731
     cells, _ = measure({"plain": empty}, [Item("a", "p")], 2, 4, Sampling(), quiet=True)
     assert rows(cells, True)[0]["walltime_speedup"] is None and rows(cells, True)[1]["spread"] == [None, None]
-    assert quartiles([]) == [None] * 3 and quartiles([2.0]) == [2.0] * 3 and quartiles([1.0, 2.0, 3.0]) == [1.5, 2, 2.5]
+    assert (
+        quartiles([]) == [None] * 3
+        and quartiles([2.0]) == [2.0] * 3
+        and quartiles([1.0, 2.0, 3.0]) == [1.5, 2, 2.5]
+    )
 
 
 def test_on_a_real_pair_with_transformers_beside(at_home):
-    report = bench(load(), ["speculative", "prompt_lookup"], repeats=1, prompts=1, tasks=["chat", "math"], max_new_tokens=8,
-                   reference=True, quiet=True)
+    report = bench(
+        load(),
+        ["speculative", "prompt_lookup"],
+        repeats=1,
+        prompts=1,
+        tasks=["chat", "math"],
+        max_new_tokens=8,
+        reference=True,
+        quiet=True,
+    )
     by = {(r["method"], r["task"]): r for r in report["rows"]}
-    assert {m for m, _ in by if not m.startswith("llama_cpp")} == {"autoregressive", "speculative", "prompt_lookup", "transformers_generate", "transformers_assisted",
-                                  "transformers_prompt_lookup"}
+    assert {m for m, _ in by if not m.startswith("llama_cpp")} == {
+        "autoregressive",
+        "speculative",
+        "prompt_lookup",
+        "transformers_generate",
+        "transformers_assisted",
+        "transformers_prompt_lookup",
+    }
     for (_, _), row in by.items():
         assert row["same_tokens"] == 1  # greedy, same weights: also transformers writes what we write
         assert 0 <= row["overhead_share"] < 1
-    assert by["autoregressive", "chat"]["block_efficiency"] == 1 == by["transformers_generate", "chat"]["block_efficiency"]
+    assert (
+        by["autoregressive", "chat"]["block_efficiency"]
+        == 1
+        == by["transformers_generate", "chat"]["block_efficiency"]
+    )
     env = report["environment"]
-    assert env["prompts"] == 2 and env["max_new_tokens"] == 8 and env["skipped"] == {} and env["draft"]["name"] == "tiny-draft"
+    assert (
+        env["prompts"] == 2
+        and env["max_new_tokens"] == 8
+        and env["skipped"] == {}
+        and env["draft"]["name"] == "tiny-draft"
+    )
     json.dumps(report, allow_nan=False)
 
 
 def test_sampling_with_transformers_beside(at_home):
-    report = bench(load(), ["speculative"], repeats=1, prompts=1, tasks=["chat"], max_new_tokens=6, sampling=Sampling(0.9, 0, 0.95, 3),
-                   reference=True, quiet=True)
+    report = bench(
+        load(),
+        ["speculative"],
+        repeats=1,
+        prompts=1,
+        tasks=["chat"],
+        max_new_tokens=6,
+        sampling=Sampling(0.9, 0, 0.95, 3),
+        reference=True,
+        quiet=True,
+    )
     assert all(row["same_tokens"] is None and row["tokens"] >= 0 for row in report["rows"])
     assert report["environment"]["temperature"] == 0.9
 
 
 def test_methods_that_cannot_run_are_named(at_home):
-    report = bench(load(draft="none"), ["speculative", "prompt_lookup"], repeats=1, prompts=1, tasks=["chat"], max_new_tokens=4, quiet=True)
+    report = bench(
+        load(draft="none"),
+        ["speculative", "prompt_lookup"],
+        repeats=1,
+        prompts=1,
+        tasks=["chat"],
+        max_new_tokens=4,
+        quiet=True,
+    )
     assert missing_reason("draft", "tiny") in report["environment"]["skipped"]["speculative"]
     assert {r["method"] for r in report["rows"]} == {"autoregressive", "prompt_lookup"}
     with refuses(SessionError, "method.missing"):
@@ -154,16 +229,37 @@ def test_our_own_suite():
 def test_second_turns_stand_on_plain_decodings_answers(at_home, tmp_path):
     suite = tmp_path / "turns.jsonl"
     turns = ["the cat sat", "write it again"]
-    suite.write_text(json.dumps({"category": "rewrite", "turns": turns}) + "\n" + json.dumps({"category": "long", "turns": ["cat " * 400, "x"]}))
+    suite.write_text(
+        json.dumps({"category": "rewrite", "turns": turns})
+        + "\n"
+        + json.dumps({"category": "long", "turns": ["cat " * 400, "x"]})
+    )
     assert read_suite(suite) == [Item("rewrite", turns[1], (turns[0],)), Item("long", "x", ("cat " * 400,))]
     loaded = load()
     runners = {"autoregressive": SimpleNamespace(session=Session(loaded, "autoregressive"))}
     (item,) = with_earlier_answers(runners, read_suite(suite), 8)
     first = collect(Session(loaded, "autoregressive").run(turns[0], 8)).text
-    assert item.prompt == [{"role": "user", "content": turns[0]}, {"role": "assistant", "content": first}, {"role": "user", "content": turns[1]}]
-    report = bench(loaded, ["copyspec"], [suite, "ours"], tasks=["rewrite", "chat"], prompts=1, repeats=1, max_new_tokens=8, quiet=True)
-    assert report["environment"]["prompts"] == 2 and report["environment"]["suite"] == "turns.jsonl, bench.yaml"
-    assert {r["task"] for r in report["rows"]} == {"rewrite", "chat", MEAN} and all(r["same_tokens"] == 1 for r in report["rows"])
+    assert item.prompt == [
+        {"role": "user", "content": turns[0]},
+        {"role": "assistant", "content": first},
+        {"role": "user", "content": turns[1]},
+    ]
+    report = bench(
+        loaded,
+        ["copyspec"],
+        [suite, "ours"],
+        tasks=["rewrite", "chat"],
+        prompts=1,
+        repeats=1,
+        max_new_tokens=8,
+        quiet=True,
+    )
+    assert (
+        report["environment"]["prompts"] == 2 and report["environment"]["suite"] == "turns.jsonl, bench.yaml"
+    )
+    assert {r["task"] for r in report["rows"]} == {"rewrite", "chat", MEAN} and all(
+        r["same_tokens"] == 1 for r in report["rows"]
+    )
 
 
 def test_choosing_from_a_suite():
@@ -174,12 +270,25 @@ def test_choosing_from_a_suite():
         select_items(items, ["c"])
 
 
-@pytest.mark.parametrize("name, data", [
-    ("a.jsonl", b""), ("a.jsonl", b"[1]\n"), ("a.jsonl", b'{"task": "x"}\n'), ("a.jsonl", b'{"task": 3, "prompt": "x"}\n'),
-    ("a.jsonl", b'{"task": "x", "prompt": " "}\n'), ("a.jsonl", b"\xff\xfe"), ("a.jsonl.gz", b"no gzip"), ("a.yaml", b"- x"),
-    ("a.jsonl", b'{"category": "x", "turns": []}\n'), ("a.jsonl", b'{"category": "x", "turns": "abc"}\n'), ("a.jsonl", b'{"category": "x", "turns": ["a", 3]}\n'),
-    ("a.yaml", b"x: ["), ("a.yaml", b"x: 3"), ("a.jsonl.gz", gzip.compress(b'{"task": "x", "prompt": "y"}', mtime=0)[:-9]),
-])
+@pytest.mark.parametrize(
+    "name, data",
+    [
+        ("a.jsonl", b""),
+        ("a.jsonl", b"[1]\n"),
+        ("a.jsonl", b'{"task": "x"}\n'),
+        ("a.jsonl", b'{"task": 3, "prompt": "x"}\n'),
+        ("a.jsonl", b'{"task": "x", "prompt": " "}\n'),
+        ("a.jsonl", b"\xff\xfe"),
+        ("a.jsonl.gz", b"no gzip"),
+        ("a.yaml", b"- x"),
+        ("a.jsonl", b'{"category": "x", "turns": []}\n'),
+        ("a.jsonl", b'{"category": "x", "turns": "abc"}\n'),
+        ("a.jsonl", b'{"category": "x", "turns": ["a", 3]}\n'),
+        ("a.yaml", b"x: ["),
+        ("a.yaml", b"x: 3"),
+        ("a.jsonl.gz", gzip.compress(b'{"task": "x", "prompt": "y"}', mtime=0)[:-9]),
+    ],
+)
 def test_suites_that_are_none(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(SessionError) as refused:
@@ -189,16 +298,25 @@ def test_suites_that_are_none(tmp_path, name, data):
 
 def test_passes_of_this_forward_are_timed_beside_the_bound_of_memory(at_home):
     mine, packed, *others = pass_times(load(), repeats=2)
-    assert [mine["engine"], packed["engine"]] == ["specviz", PACKED] and all(row["engine"].startswith("llama_cpp") for row in others)
+    assert [mine["engine"], packed["engine"]] == ["specviz", PACKED] and all(
+        row["engine"].startswith("llama_cpp") for row in others
+    )
     assert mine["weights_mb"] == round(own_bytes(load()) / 1e6, 1)
-    assert set(PASS_COLUMNS) == set(mine) == set(packed) and all(row[name] > 0 for row in (mine, packed) for name in PASS_COLUMNS if name not in ("engine", "weights_mb", "bandwidth_bound_ms"))
+    assert set(PASS_COLUMNS) == set(mine) == set(packed) and all(
+        row[name] > 0
+        for row in (mine, packed)
+        for name in PASS_COLUMNS
+        if name not in ("engine", "weights_mb", "bandwidth_bound_ms")
+    )
 
 
 def test_a_pass_that_is_timed_runs_all_its_rows(at_home, monkeypatch):
     """Not the root from the pass before."""
     loaded, ran = load(), []
     forward = LlamaTarget._forward
-    monkeypatch.setattr(LlamaTarget, "_forward", lambda self, rows: ran.append(len(rows.ids)) or forward(self, rows))
+    monkeypatch.setattr(
+        LlamaTarget, "_forward", lambda self, rows: ran.append(len(rows.ids)) or forward(self, rows)
+    )
     with ExitStack() as opened:
         run = own_pass(loaded, list(range(1, 40)), opened)
         ran.clear()
@@ -212,7 +330,17 @@ def test_what_was_measured_stays_when_the_timing_of_passes_is_stopped(at_home, m
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pass_times_module, "pass_times", stopped)
-    report = bench(load(), ["autoregressive"], None, tasks=["code"], prompts=1, repeats=1, max_new_tokens=4, reference=True, quiet=True)
+    report = bench(
+        load(),
+        ["autoregressive"],
+        None,
+        tasks=["code"],
+        prompts=1,
+        repeats=1,
+        max_new_tokens=4,
+        reference=True,
+        quiet=True,
+    )
     assert report["rows"] and report["environment"]["interrupted"] and "passes" not in report
 
 
@@ -224,17 +352,39 @@ def test_bytes_of_a_pass_are_those_of_the_layout_in_which_weights_are_held(tmp_p
 
     monkeypatch.setattr(llama, "fastest_layout", lambda weights, total: Layout())
     plain = FastModel(folder)
-    numbers = sum(layer.weight.numel() for block in plain.blocks for layer in (block.qkv, block.out, block.gate_up, block.down)) + plain.head.weight.numel()
+    numbers = (
+        sum(
+            layer.weight.numel()
+            for block in plain.blocks
+            for layer in (block.qkv, block.out, block.gate_up, block.down)
+        )
+        + plain.head.weight.numel()
+    )
     assert read(plain) == 4 * numbers
     monkeypatch.setattr(HalfLinear, "represents_exactly", staticmethod(lambda weight: True))
-    monkeypatch.setattr(llama, "fastest_layout", lambda weights, total: Layout({tuple(w.shape): (HalfLinear,) * 2 for w in weights}))
+    monkeypatch.setattr(
+        llama,
+        "fastest_layout",
+        lambda weights, total: Layout({tuple(w.shape): (HalfLinear,) * 2 for w in weights}),
+    )
     assert read(FastModel(folder)) == 2 * numbers
     each = 1 if has_byte_products() else 2
     assert each * numbers < read(Int8Model(folder)) < 1.3 * each * numbers  # with a scale for each row
 
 
-@pytest.mark.parametrize(("change", "able"), [({}, True), ({"context": 128}, False), ({"capabilities": {"tree", "output:picture"}}, False),
-                                             ({"device": SimpleNamespace(type="cuda")}, False)])
+@pytest.mark.parametrize(
+    ("change", "able"),
+    [
+        ({}, True),
+        ({"context": 128}, False),
+        ({"capabilities": {"tree", "output:picture"}}, False),
+        ({"device": SimpleNamespace(type="cuda")}, False),
+    ],
+)
 def test_passes_are_timed_where_their_rows_fit_after_a_text(change, able):
-    fields = {"context": 2048, "capabilities": {"tree", "output:text"}, "device": SimpleNamespace(type="cpu")} | change
+    fields = {
+        "context": 2048,
+        "capabilities": {"tree", "output:text"},
+        "device": SimpleNamespace(type="cpu"),
+    } | change
     assert can_time(SimpleNamespace(**fields)) == able

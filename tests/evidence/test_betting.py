@@ -1,4 +1,5 @@
 """Test martingales: rarely large under the null hypothesis, certain to find the mistakes they bet on."""
+
 from __future__ import annotations
 
 import torch
@@ -10,7 +11,8 @@ VOCAB = 12
 
 
 def tokens(kind: str, mistake: bool, seed: int, count: int = 60) -> TestMartingale:
-    """Bets on tokens of one kind from random distributions, sampled correctly or with the kind's main mistake."""
+    """Bets on tokens of one kind from random distributions, sampled correctly or with the kind's main
+    mistake."""
     rng = torch.Generator().manual_seed(seed)
     apart = {name: TestMartingale(why) for name, why in APART.items()}
 
@@ -20,7 +22,9 @@ def tokens(kind: str, mistake: bool, seed: int, count: int = 60) -> TestMartinga
     for _ in range(count):
         p, q, raw = (torch.randn(VOCAB, generator=rng, dtype=torch.float64).softmax(-1) for _ in range(3))
         if kind in ("bonus", "first"):
-            bet(apart, Token(int(p.argmax()) if mistake else one(p), kind, p, raw, first=kind == "first"), rng)
+            bet(
+                apart, Token(int(p.argmax()) if mistake else one(p), kind, p, raw, first=kind == "first"), rng
+            )
             continue
         drafted = one(q)
         rate = float(p[drafted] / q[drafted]) * (BIAS if kind == "tested" and mistake else 1)
@@ -48,4 +52,7 @@ def test_each_mistake_is_found_as_often_as_the_power_says():
 
 
 def test_few_observations_have_no_power():
-    assert tokens("bonus", False, 0, 1).power(1e-5) == 0 and TestMartingale("none").power(1e-5) is TestMartingale("none").p is None
+    assert (
+        tokens("bonus", False, 0, 1).power(1e-5) == 0
+        and TestMartingale("none").power(1e-5) is TestMartingale("none").p is None
+    )

@@ -1,4 +1,6 @@
-"""Certificates: what they say of right methods, of wrong ones, of near-ties; and the statistics under them."""
+"""Certificates: what they say of right methods, of wrong ones, of near-ties; and the statistics under
+them."""
+
 from __future__ import annotations
 
 import json
@@ -31,7 +33,9 @@ class Loaded:
 
     codec = SimpleNamespace(prompts=())
 
-    def __init__(self, vocab: int = 12, share: float = 0.8, sharp: float = 2.0, target=TinyTarget, ends=frozenset()):
+    def __init__(
+        self, vocab: int = 12, share: float = 0.8, sharp: float = 2.0, target=TinyTarget, ends=frozenset()
+    ):
         self.toy, self.kind = toy(vocab, share=share, sharp=sharp), target
         self.context, self.end_tokens = 96, ends
 
@@ -39,7 +43,11 @@ class Loaded:
         return self.kind(self.toy.net, self.context)
 
     def kit(self):
-        return SimpleNamespace(vocab=self.toy.vocab, target=self.open_target(), open=lambda role, required=False: TinyTarget(self.toy.small, self.context))
+        return SimpleNamespace(
+            vocab=self.toy.vocab,
+            target=self.open_target(),
+            open=lambda role, required=False: TinyTarget(self.toy.small, self.context),
+        )
 
     def unsupported_reason(self, method):
         return None
@@ -51,10 +59,12 @@ class Loaded:
 @pytest.fixture
 def only(monkeypatch):
     """Put one method in the place of the catalogue."""
+
     def put(build, **facts):
         method = Method("it", "It", "", "", build=build, **{"needs": frozenset({"draft"}), **facts})
         monkeypatch.setattr(certify, "catalogue", lambda: {"it": method})
         return "it"
+
     return put
 
 
@@ -67,17 +77,30 @@ def keys(answer):
 def test_right_methods_are_identical(key):
     answer = certify.greedy(Loaded(ends=frozenset({7})), key, PROMPTS, 40)
     assert keys(answer) == {"status", "tokens", "position", "margin", "detail"}
-    assert answer["status"] == "identical" and answer["tokens"] > 4 and answer["position"] is answer["margin"] is None
+    assert (
+        answer["status"] == "identical"
+        and answer["tokens"] > 4
+        and answer["position"] is answer["margin"] is None
+    )
 
 
 def test_a_defect_is_named_with_its_place_and_margin(only):
     loaded = Loaded()
     answer = certify.greedy(loaded, only(parts(chain, w.AlwaysAccept)), PROMPTS, 40)
     plain, gaps = certify.plain_decoding(loaded.open_target(), PROMPTS[0], 40)
-    assert keys(answer) and answer["status"] == "diverged" and answer["margin"] == gaps[answer["position"]] > 1e-3
-    assert answer["detail"].startswith(begins(certify.TEXTS, "diverged", at=answer["position"])) and answer["detail"].count(".") < 6
+    assert (
+        keys(answer)
+        and answer["status"] == "diverged"
+        and answer["margin"] == gaps[answer["position"]] > 1e-3
+    )
+    assert (
+        answer["detail"].startswith(begins(certify.TEXTS, "diverged", at=answer["position"]))
+        and answer["detail"].count(".") < 6
+    )
     lossy = certify.greedy(loaded, only(parts(chain, w.AlwaysAccept), exactness="approximate"), PROMPTS, 40)
-    assert lossy["status"] == "diverged" and lossy["detail"].endswith(certify.TEXTS["lossy"].format(exactness="approximate"))
+    assert lossy["status"] == "diverged" and lossy["detail"].endswith(
+        certify.TEXTS["lossy"].format(exactness="approximate")
+    )
 
 
 class Shaky(TinyTarget):
@@ -109,25 +132,45 @@ def test_stopping_early_is_a_defect(only):
 def test_what_cannot_run_says_why():
     loaded = Loaded()
     loaded.unsupported_reason = lambda method: "It needs a draft model."
-    assert certify.greedy(loaded, "speculative")["status"] == certify.distribution(loaded, "speculative")["status"] == "unavailable"
+    assert (
+        certify.greedy(loaded, "speculative")["status"]
+        == certify.distribution(loaded, "speculative")["status"]
+        == "unavailable"
+    )
     assert certify.greedy(loaded, "speculative")["detail"] == loaded.unsupported_reason(None)
 
 
 @pytest.mark.parametrize("key", RIGHT)
 def test_right_methods_follow_the_distribution(key):
     answer = certify.distribution(Loaded(vocab=8, sharp=1.2), key, PROMPTS[0], 150)
-    assert keys(answer) == {"status", "z", "samples", "detail"} and answer["status"] == "pass" and abs(answer["z"]) < 4
+    assert (
+        keys(answer) == {"status", "z", "samples", "detail"}
+        and answer["status"] == "pass"
+        and abs(answer["z"]) < 4
+    )
     assert (begins({"a": ACCEPTANCE}, "a") in answer["detail"]) == (key == "speculative"), answer["detail"]
 
 
 def test_the_seed_decides():
     loaded = Loaded(vocab=6, sharp=1.2)
-    one, again, other = (certify.distribution(loaded, "prompt_lookup", PROMPTS[0], 60, Sampling(1.0, seed=seed)) for seed in (1, 1, 2))
+    one, again, other = (
+        certify.distribution(loaded, "prompt_lookup", PROMPTS[0], 60, Sampling(1.0, seed=seed))
+        for seed in (1, 1, 2)
+    )
     assert one == again != other
 
 
-@pytest.mark.parametrize("name", ["softmax-q test on top-k children", "bonus drawn from the draft", *(
-    pytest.param(name, marks=pytest.mark.thorough) for name in ("always accept", "stop rule that drops the token it looked at"))])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "softmax-q test on top-k children",
+        "bonus drawn from the draft",
+        *(
+            pytest.param(name, marks=pytest.mark.thorough)
+            for name in ("always accept", "stop rule that drops the token it looked at")
+        ),
+    ],
+)
 def test_wrong_methods_fail_the_same_certificate(name, only):
     case, loaded = CASES[name], Loaded(vocab=4, share=0.5, sharp=1.2)
     for build, status in ((case.right, "pass"), (case.wrong, "fail")):
@@ -135,20 +178,31 @@ def test_wrong_methods_fail_the_same_certificate(name, only):
 
 
 def test_a_token_of_probability_zero_fails(only):
-    answer = certify.distribution(Loaded(vocab=3, share=0.3, sharp=0.5), only(parts(chain, w.NoTemperature)), [1, 2, 0, 1], 300,
-                                  Sampling(1.0, top_k=2))
+    answer = certify.distribution(
+        Loaded(vocab=3, share=0.3, sharp=0.5),
+        only(parts(chain, w.NoTemperature)),
+        [1, 2, 0, 1],
+        300,
+        Sampling(1.0, top_k=2),
+    )
     assert keys(answer) and answer["status"] == "fail" and answer["z"] is None
 
 
 def test_a_wrong_rate_of_acceptance_fails_even_where_the_distribution_is_right(only):
-    """Refusing half of what could be kept is compatible when the correction is drawn from p itself; the rate gives it away."""
+    """Refusing half of what could be kept is compatible when the correction is drawn from p itself; the
+    rate gives it away."""
+
     class Shy(w.Walk):
         def test(self, tree, child, p, state):
             trial = super().test(tree, child, p, state)
             return replace(trial, verdict="rejected", residual=p, rule="ratio")
 
     answer = certify.distribution(Loaded(vocab=8, sharp=1.0), only(parts(chain, Shy)), PROMPTS[0], 150)
-    assert abs(answer["z"]) < 4 and answer["status"] == "fail" and begins({"a": ACCEPTANCE}, "a") in answer["detail"]
+    assert (
+        abs(answer["z"]) < 4
+        and answer["status"] == "fail"
+        and begins({"a": ACCEPTANCE}, "a") in answer["detail"]
+    )
 
 
 def test_no_distribution_is_promised_or_none_can_be_tested():
@@ -165,10 +219,20 @@ def test_knobs_reach_the_method_and_wrong_ones_are_refused():
 
 
 def test_nothing_global_is_changed():
-    before = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype(), torch.random.get_rng_state().sum()
+    before = (
+        torch.get_num_threads(),
+        torch.is_grad_enabled(),
+        torch.get_default_dtype(),
+        torch.random.get_rng_state().sum(),
+    )
     certify.greedy(Loaded(), "speculative", PROMPTS, 10)
     certify.distribution(Loaded(), "speculative", PROMPTS[0], 20)
-    after = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype(), torch.random.get_rng_state().sum()
+    after = (
+        torch.get_num_threads(),
+        torch.is_grad_enabled(),
+        torch.get_default_dtype(),
+        torch.random.get_rng_state().sum(),
+    )
     assert before == after and not torch.is_inference_mode_enabled()
 
 
@@ -208,12 +272,30 @@ def continuations(probs, depth, stop, prefix=(), prob=1.0):
 
 
 def test_chi_square_is_a_standard_normal_where_the_distribution_is_right_and_far_off_where_it_is_not():
-    probs, shifted, rng = table(4, 1), table(4, 2), random.Random(0)
+    probs = table(4, 1)
+    shifted = table(4, 2)
+    rng = random.Random(0)
     cells = Cells.build(probs, 400, 2)
-    right = [normal_score(*chi_square(cells.expected, Counter(cells.find(draw(probs, rng, 2, ())) for _ in range(400)), 400)) for _ in range(150)]
+    right = [
+        normal_score(
+            *chi_square(cells.expected, Counter(cells.find(draw(probs, rng, 2, ())) for _ in range(400)), 400)
+        )
+        for _ in range(150)
+    ]
     mean = sum(right) / len(right)
-    assert abs(mean) < 0.35 and 0.7 < sum((z - mean) ** 2 for z in right) / len(right) < 1.4 and max(map(abs, right)) < 4
-    assert normal_score(*chi_square(cells.expected, Counter(cells.find(draw(shifted, rng, 2, ())) for _ in range(400)), 400)) > 8
+    assert (
+        abs(mean) < 0.35
+        and 0.7 < sum((z - mean) ** 2 for z in right) / len(right) < 1.4
+        and max(map(abs, right)) < 4
+    )
+    assert (
+        normal_score(
+            *chi_square(
+                cells.expected, Counter(cells.find(draw(shifted, rng, 2, ())) for _ in range(400)), 400
+            )
+        )
+        > 8
+    )
 
 
 def test_chi_square_is_infinite_on_the_impossible():
@@ -223,7 +305,9 @@ def test_chi_square_is_infinite_on_the_impossible():
 
 
 def test_the_chi_square_tail_is_the_known_one():
-    assert chi_square({"a": 0.5, "b": 0.5}, Counter({"a": 60, "b": 40}), 100) == (4.0, 1) and p_value(4.0, 1) == pytest.approx(0.0455, abs=1e-4)
+    assert chi_square({"a": 0.5, "b": 0.5}, Counter({"a": 60, "b": 40}), 100) == (4.0, 1) and p_value(
+        4.0, 1
+    ) == pytest.approx(0.0455, abs=1e-4)
 
 
 def test_acceptance_counts_only_draws_from_the_drafts_distribution():

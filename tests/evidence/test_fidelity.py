@@ -1,4 +1,5 @@
 """How each method stands to its paper: every card says it, and the page says what the cards say."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,13 +14,17 @@ PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 
 
 def test_the_page_is_what_the_cards_say():
-    assert PAGE.read_text(encoding="utf-8") == page(catalogue().values()), "write it anew: python -m specviz list --fidelity > docs/fidelity.md"
+    assert PAGE.read_text(encoding="utf-8") == page(catalogue().values()), (
+        "write it anew: python -m specviz list --fidelity > docs/fidelity.md"
+    )
 
 
 def test_every_card_says_what_differs_in_a_sentence_or_two():
     for method in catalogue().values():
         assert method.differs.endswith(".") and 10 < len(method.differs) < 420, method.key
-        assert method.published == {name: method.read_knobs(method.published)[name] for name in method.published}, method.key
+        assert method.published == {
+            name: method.read_knobs(method.published)[name] for name in method.published
+        }, method.key
     assert set(WHAT) == set(COMPARED)
 
 

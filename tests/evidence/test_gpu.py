@@ -1,4 +1,5 @@
 """The table of a day with a card, rehearsed on the processor at tiny sizes."""
+
 from __future__ import annotations
 
 import json
@@ -18,8 +19,12 @@ def test_every_row_of_the_table_is_measured(tmp_path, capsys):
         assert all(math.isfinite(value) for value in row.values() if isinstance(value, float))
     assert [row["rows"] for row in by["pass"]] == [1, 2, 4, 8, 16, 32, 64]
     assert by["pass"][0]["eager_to_one"] == by["pass"][0]["static_to_one"] == 1
-    assert [row["forward"] for row in by["plain"]] == ["eager", "static"] and all(row["share"] > 0 for row in by["plain"])
-    assert [row["method"] for row in by["round"]] == ["autoregressive", "speculative"] and all(0 <= row["outside"] < 1 for row in by["round"])
+    assert [row["forward"] for row in by["plain"]] == ["eager", "static"] and all(
+        row["share"] > 0 for row in by["plain"]
+    )
+    assert [row["method"] for row in by["round"]] == ["autoregressive", "speculative"] and all(
+        0 <= row["outside"] < 1 for row in by["round"]
+    )
     assert [row["way"] for row in by["transformers"]] == ["generate", "assisted"]
     assert by["environment"][0]["device"] == "cpu" and by["environment"][0]["parameters"] > 0
 

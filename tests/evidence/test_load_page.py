@@ -1,4 +1,6 @@
-"""The table of docs/load.md: its figures by hand, what is judged and why it fell short, and that the page says what the file holds."""
+"""The table of docs/load.md: its figures by hand, what is judged and why it fell short, and that the page
+says what the file holds."""
+
 from __future__ import annotations
 
 import json
@@ -15,17 +17,51 @@ from specviz.run.request import SessionError
 
 from ..message_codes import refuses
 
-ENV = {"machine": "Some (R) | Processor", "device": "cpu", "dtype": "float32", "threads": 2, "torch": "2", "target": {"name": "T"},
-       "draft": {"name": "D"}, "requests": 8, "max_new_tokens": 64, "slots": 16, "temperature": 0.0, "seed": 0, "began": "2026-01-02T03:04",
-       "busy": 0.1, "users": [1, 4], "rates": [], "methods": ["autoregressive", "speculative"], "interrupted": False}
+ENV = {
+    "machine": "Some (R) | Processor",
+    "device": "cpu",
+    "dtype": "float32",
+    "threads": 2,
+    "torch": "2",
+    "target": {"name": "T"},
+    "draft": {"name": "D"},
+    "requests": 8,
+    "max_new_tokens": 64,
+    "slots": 16,
+    "temperature": 0.0,
+    "seed": 0,
+    "began": "2026-01-02T03:04",
+    "busy": 0.1,
+    "users": [1, 4],
+    "rates": [],
+    "methods": ["autoregressive", "speculative"],
+    "interrupted": False,
+}
 
 
 def row(load, method, goodput, rows=400, drafting=0.2, apart=(1.0, 1.0), requests=8):
     """One of 200 tokens."""
-    return {"load": load, "method": method, "requests": requests, "tokens": 200, "seconds": 200 / goodput, "goodput": goodput,
-            "against_plain": goodput / 100, "throughput": rows * goodput / 200, "first_token": [0.01, 0.02], "token_time": [0.004, 0.0055],
-            "latency": [0.5, 1.0], "parts": [goodput * one for one in apart], "batch": 4.0, "rounds": 25, "rows": rows, "reading": 0.1,
-            "drafting": drafting, "drafted": 3.0, "accepted": 0.5}
+    return {
+        "load": load,
+        "method": method,
+        "requests": requests,
+        "tokens": 200,
+        "seconds": 200 / goodput,
+        "goodput": goodput,
+        "against_plain": goodput / 100,
+        "throughput": rows * goodput / 200,
+        "first_token": [0.01, 0.02],
+        "token_time": [0.004, 0.0055],
+        "latency": [0.5, 1.0],
+        "parts": [goodput * one for one in apart],
+        "batch": 4.0,
+        "rounds": 25,
+        "rows": rows,
+        "reading": 0.1,
+        "drafting": drafting,
+        "drafted": 3.0,
+        "accepted": 0.5,
+    }
 
 
 def report(*rows, **env):
@@ -43,36 +79,81 @@ def criteria(reported):
 
 
 def load_line(load, ratio, other, low, high):
-    return TEXTS["load"].format(load=load, ratio=ratio, other=other) + TEXTS["quarters"].format(low=low, high=high) + "."
+    return (
+        TEXTS["load"].format(load=load, ratio=ratio, other=other)
+        + TEXTS["quarters"].format(low=low, high=high)
+        + "."
+    )
 
 
 def test_the_table_by_hand():
-    reported = generated_text(report(row("1 user", "autoregressive", 100.0), row("1 user", "speculative", 125.0), row("4 users", "speculative", 9.0, requests=3)))
+    reported = generated_text(
+        report(
+            row("1 user", "autoregressive", 100.0),
+            row("1 user", "speculative", 125.0),
+            row("4 users", "speculative", 9.0, requests=3),
+        )
+    )
     found = [line for line in reported.splitlines() if line.startswith("| ")]
-    assert found[1:] == ["| 1 user | Plain decoding | 100.0 | 1.00 | 200.0 | 0.50 | 10 to 20 | 4.0 to 5.5 | 0.50 to 1.00 | 4.0 | 3.00 | 50% | 20% | 10% |",
-                         "| 1 user | Speculative decoding | 125.0 | 1.25 | 250.0 | 0.50 | 10 to 20 | 4.0 to 5.5 | 0.50 to 1.00 | 4.0 | 3.00 | 50% | 20% | 10% |"]
+    assert found[1:] == [
+        "| 1 user | Plain decoding | 100.0 | 1.00 | 200.0 | 0.50 | 10 to 20 | 4.0 to 5.5 | 0.50 to 1.00 | 4.0 | 3.00 | 50% | 20% | 10% |",
+        "| 1 user | Speculative decoding | 125.0 | 1.25 | 250.0 | 0.50 | 10 to 20 | 4.0 to 5.5 | 0.50 to 1.00 | 4.0 | 3.00 | 50% | 20% | 10% |",
+    ]
     assert all(part in reported for part in ("Some (R)   Processor, cpu", "T with D; 2026-01-02", "0.1."))
-    assert ("    python -m specviz load --users 1,4 --methods autoregressive,speculative --requests 8 --max-new-tokens 64 --slots 16 "
-            "--temperature 0 --seed 0 --target T --draft D --out load.json") in reported
-    assert "<b>" not in reported and criteria(reported) == 0, "nothing is judged whose methods were not measured"
+    assert (
+        "    python -m specviz load --users 1,4 --methods autoregressive,speculative --requests 8 --max-new-tokens 64 --slots 16 "
+        "--temperature 0 --seed 0 --target T --draft D --out load.json"
+    ) in reported
+    assert "<b>" not in reported and criteria(reported) == 0, (
+        "nothing is judged whose methods were not measured"
+    )
 
 
 def test_smartspec_is_judged_against_the_better_of_two_at_every_load():
-    base = [row("1 user", "autoregressive", 100.0), row("1 user", "speculative", 120.0, apart=(1.0, 1.1)),
-            row("4 users", "autoregressive", 300.0), row("4 users", "speculative", 200.0)]
-    well = lines(generated_text(report(*base, row("1 user", "smartspec", 115.0), row("4 users", "smartspec", 310.0))), "smartspec")
+    base = [
+        row("1 user", "autoregressive", 100.0),
+        row("1 user", "speculative", 120.0, apart=(1.0, 1.1)),
+        row("4 users", "autoregressive", 300.0),
+        row("4 users", "speculative", 200.0),
+    ]
+    well = lines(
+        generated_text(report(*base, row("1 user", "smartspec", 115.0), row("4 users", "smartspec", 310.0))),
+        "smartspec",
+    )
     assert well[0].endswith(TEXTS["met"].format(ratio=0.96, least="1 user")) and "0.95" in well[0]
-    assert well[2:4] == [load_line("1 user", 0.96, "Speculative decoding", 0.87, 0.96), load_line("4 users", 1.03, "Plain decoding", 1.03, 1.03)]
-    ill = lines(generated_text(report(*base, row("1 user", "smartspec", 119.0), row("4 users", "smartspec", 270.0, drafting=0.3))), "smartspec")
-    assert ill[0].endswith(TEXTS["not_met"].format(loads="4 users", ratio=0.90, least="4 users")) and ill[2].endswith(").")
-    mine, other = (TEXTS["why.run"].format(tokens=2.0, ms=ms, rows=16.0, drafts=drafts, prompts="10%") for ms, drafts in ((29.6, "30%"), (26.7, "20%")))
-    assert ill[3].endswith(escape_markdown(TEXTS["why"].format(mine=mine, name="Plain decoding", other=other)))
+    assert well[2:4] == [
+        load_line("1 user", 0.96, "Speculative decoding", 0.87, 0.96),
+        load_line("4 users", 1.03, "Plain decoding", 1.03, 1.03),
+    ]
+    ill = lines(
+        generated_text(
+            report(*base, row("1 user", "smartspec", 119.0), row("4 users", "smartspec", 270.0, drafting=0.3))
+        ),
+        "smartspec",
+    )
+    assert ill[0].endswith(TEXTS["not_met"].format(loads="4 users", ratio=0.90, least="4 users")) and ill[
+        2
+    ].endswith(").")
+    mine, other = (
+        TEXTS["why.run"].format(tokens=2.0, ms=ms, rows=16.0, drafts=drafts, prompts="10%")
+        for ms, drafts in ((29.6, "30%"), (26.7, "20%"))
+    )
+    assert ill[3].endswith(
+        escape_markdown(TEXTS["why"].format(mine=mine, name="Plain decoding", other=other))
+    )
 
 
 def test_tetris_is_judged_by_its_rows_and_by_the_clock():
-    reported = generated_text(report(row("4 users", "speculative", 100.0, rows=500), row("4 users", "tetris", 98.0, rows=480, drafting=0.25)))
+    reported = generated_text(
+        report(
+            row("4 users", "speculative", 100.0, rows=500),
+            row("4 users", "tetris", 98.0, rows=480, drafting=0.25),
+        )
+    )
     assert lines(reported, "tetris.tokens")[0].endswith(TEXTS["met"].format(ratio=1.04, least="4 users"))
-    assert lines(reported, "tetris.goodput")[0].endswith(TEXTS["not_met"].format(loads="4 users", ratio=0.98, least="4 users"))
+    assert lines(reported, "tetris.goodput")[0].endswith(
+        TEXTS["not_met"].format(loads="4 users", ratio=0.98, least="4 users")
+    )
 
 
 def test_a_part_is_as_long_as_its_answers_take():
@@ -91,19 +172,46 @@ def test_a_page_keeps_its_words_and_one_without_marks_is_reported():
 def test_what_a_measurement_stores_the_command_shows_and_writes(at_home, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(Machine, "observe", lambda *_: [])  # on a busy machine nothing is concluded
     stored, page = tmp_path / "load.json", tmp_path / "page.md"
-    assert commands.main(["load", "--users", "1,2", "--requests", "8", "--max-new-tokens", "6", "--tasks", "chat", "--out", str(stored)]) == 0
+    assert (
+        commands.main(
+            [
+                "load",
+                "--users",
+                "1,2",
+                "--requests",
+                "8",
+                "--max-new-tokens",
+                "6",
+                "--tasks",
+                "chat",
+                "--out",
+                str(stored),
+            ]
+        )
+        == 0
+    )
     capsys.readouterr()
     page.write_text(f"# Load\n{BEGIN}\n{END}\n", encoding="utf-8")
     assert commands.main(["load", "--table", str(stored), "--write", str(page)]) == 0
     reported = capsys.readouterr().out
-    assert page.read_text(encoding="utf-8") == f"# Load\n{BEGIN}\n{reported.rstrip()}\n{END}\n" and criteria(reported) == 3
-    assert "--users 1,2 --methods autoregressive,speculative,smartspec,tetris --tasks chat --requests 8" in reported
+    assert (
+        page.read_text(encoding="utf-8") == f"# Load\n{BEGIN}\n{reported.rstrip()}\n{END}\n"
+        and criteria(reported) == 3
+    )
+    assert (
+        "--users 1,2 --methods autoregressive,speculative,smartspec,tetris --tasks chat --requests 8"
+        in reported
+    )
     assert reported.count("- 2 users: ") == 3 and TEXTS["times"] in reported
 
 
-@pytest.mark.parametrize("words, says", [
-    (["--write", "docs/load.md"], "--table"), (["--table", "nowhere.json"], "nowhere.json"),
-])
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (["--write", "docs/load.md"], "--table"),
+        (["--table", "nowhere.json"], "nowhere.json"),
+    ],
+)
 def test_a_mistake_is_one_line(capsys, words, says):
     assert commands.main(["load", *words]) != 0
     said = capsys.readouterr().err
@@ -121,4 +229,7 @@ def test_the_page_shows_what_was_stored_beside_it():
     """docs/load.md is made by `python -m specviz load --table docs/load.json --write docs/load.md`."""
     page, stored = (ROOT / "docs" / name for name in ("load.md", "load.json"))
     text = page.read_text(encoding="utf-8")
-    assert with_generated_text(text, generated_text(read(stored) if stored.exists() else None)) == text and generated_text(None) == NONE
+    assert (
+        with_generated_text(text, generated_text(read(stored) if stored.exists() else None)) == text
+        and generated_text(None) == NONE
+    )

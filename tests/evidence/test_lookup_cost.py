@@ -1,4 +1,6 @@
-"""The measurement of lookups: it runs every structure, writes what it found, and its scan finds what the product's tables find."""
+"""The measurement of lookups: it runs every structure, writes what it found, and its scan finds what the
+product's tables find."""
+
 from __future__ import annotations
 
 from xml.etree import ElementTree

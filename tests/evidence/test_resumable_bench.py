@@ -1,4 +1,6 @@
-"""A measurement over several sittings: what is there is not measured again, what is torn is, and what is other is left alone."""
+"""A measurement over several sittings: what is there is not measured again, what is torn is, and what is
+other is left alone."""
+
 from __future__ import annotations
 
 import json
@@ -29,7 +31,10 @@ class Bench:
     """Scripted runners on a clock of their own: every run takes a second."""
 
     def __init__(self, names=NAMES, breaks=(), interrupt=None):
-        self.now, self.calls, self.breaks, self.interrupt = 0.0, [], set(breaks), interrupt
+        self.now = 0.0
+        self.calls = []
+        self.breaks = set(breaks)
+        self.interrupt = interrupt
         self.plan = Plan({name: self.runner(name) for name in names}, ITEMS, "s", "mark", {}, 0)
 
     def runner(self, name):
@@ -40,15 +45,22 @@ class Bench:
                 raise KeyboardInterrupt
             if name in self.breaks:
                 raise RunFailed("It tripped.")
-            return Result([1], list(range(length)), "length", Totals(length, 2, phase_seconds={"verify": 1.0}), 0.5)
+            return Result(
+                [1], list(range(length)), "length", Totals(length, 2, phase_seconds={"verify": 1.0}), 0.5
+            )
+
         return run
 
-    def run_session(self, path, settings=None, machine=MACHINE, repeats=2, seconds=1e9, sampling=Sampling(seed=3)):
+    def run_session(
+        self, path, settings=None, machine=MACHINE, repeats=2, seconds=1e9, sampling=Sampling(seed=3)
+    ):
         ledger = Ledger(path)
         ledger.prepare()
         asked = Requested(tuple(self.plan.runners), tuple((i.number, i.task) for i in ITEMS), repeats, "s")
         bench_session = BenchSession("2026-01-01T00:00:00", settings or {"temperature": 0}, machine, asked)
-        stopped = measure_missing(ledger, bench_session, self.plan, repeats, 20, sampling, seconds, True, lambda: self.now)
+        stopped = measure_missing(
+            ledger, bench_session, self.plan, repeats, 20, sampling, seconds, True, lambda: self.now
+        )
         return stopped, progress_of(comparable(ledger.sessions, bench_session.settings, machine), asked)
 
 
@@ -58,7 +70,14 @@ def runs(path):
 
 
 def test_turns_come_breadth_first():
-    assert [f"{item.prompt}{repeat}" for item, repeat in turns(ITEMS, 2)] == ["p1", "r1", "q1", "p2", "r2", "q2"]
+    assert [f"{item.prompt}{repeat}" for item, repeat in turns(ITEMS, 2)] == [
+        "p1",
+        "r1",
+        "q1",
+        "p2",
+        "r2",
+        "q2",
+    ]
 
 
 @pytest.mark.parametrize("count", [0, 1, GROUP_SIZE, GROUP_SIZE + 1, 125])
@@ -77,7 +96,11 @@ def test_sittings_that_go_on_measure_what_one_sitting_measures(tmp_path):
     whole, parts = tmp_path / "whole.jsonl", tmp_path / "parts.jsonl"
     every = Bench()
     stopped, at = every.run_session(whole)
-    assert not stopped and (at.runs, at.of, at.turns, at.of_turns) == (72, 72, 6, 6) and at.hours == pytest.approx(90 / 3600)
+    assert (
+        not stopped
+        and (at.runs, at.of, at.turns, at.of_turns) == (72, 72, 6, 6)
+        and at.hours == pytest.approx(90 / 3600)
+    )
     one = Bench()
     one.run_session(parts, seconds=30)  # its warm-up runs count, and no leg begins later
     first = runs(parts)
@@ -93,7 +116,9 @@ def test_sittings_that_go_on_measure_what_one_sitting_measures(tmp_path):
     assert runs(parts) == runs(whole) and set(runs(whole).values()) == {1} and first <= runs(parts)
     assert seeds(one, two, last) == seeds(every)  # the same draws, too
     again = Bench()
-    assert again.run_session(parts)[1].runs == 72 and not again.calls  # nothing is left, and nothing is warmed up
+    assert (
+        again.run_session(parts)[1].runs == 72 and not again.calls
+    )  # nothing is left, and nothing is warmed up
 
 
 def seeds(*sessions):
@@ -116,7 +141,13 @@ def test_a_torn_line_is_dropped_and_a_file_of_others_is_left_alone(tmp_path):
     assert len(Ledger(path).sessions) == 1 and path.read_bytes() != before  # reading cuts nothing
     Ledger(path).prepare()
     assert path.read_bytes() == before
-    for text in (b"my notes", b"my notes\n", before + b"more\n", before + b'{"sitting": "x", "leg": {}}\n', b'{"sitting": 1}\n'):
+    for text in (
+        b"my notes",
+        b"my notes\n",
+        before + b"more\n",
+        before + b'{"sitting": "x", "leg": {}}\n',
+        b'{"sitting": 1}\n',
+    ):
         path.write_bytes(text)
         with refuses(SessionError, "ledger.line"):
             Ledger(path)
@@ -131,11 +162,17 @@ def test_other_settings_and_other_machines_are_kept_apart(tmp_path):
     for settings, machine in (({"temperature": 1}, MACHINE), (None, {**MACHINE, "threads": 1})):
         bench = Bench(["plain", "m0"])
         _, at = bench.run_session(path, settings, machine)
-        assert at.runs == at.of == 12 and len(bench.calls) == 2 + 12  # none of the others' runs was taken for its own
+        assert (
+            at.runs == at.of == 12 and len(bench.calls) == 2 + 12
+        )  # none of the others' runs was taken for its own
     assert [len(one.run_groups) for one in Ledger(path).sessions] == [6, 6, 6]
     bench = Bench(["plain", "m0", "m1"])  # more is asked for: only that is measured
     bench.run_session(path, repeats=3)
-    assert Counter(name for name, _, _, length in bench.calls if length == 20) == {"plain": 9, "m0": 3, "m1": 9}
+    assert Counter(name for name, _, _, length in bench.calls if length == 20) == {
+        "plain": 9,
+        "m0": 3,
+        "m1": 9,
+    }
 
 
 def test_a_method_that_breaks_is_written_down_and_made_again(tmp_path):
@@ -166,7 +203,14 @@ def test_on_a_real_pair(at_home, tmp_path):
     assert (report["runs"], report["of"], report["turns"]) == (6, 6, 2) and str(path) in report["said"]
     found = [run for one in Ledger(path).sessions for leg in one.run_groups for run in leg.all_runs()]
     assert all(run.same and run.tokens and run.seconds > 0 for run in found) and len(found) == 8
-    sampled = run_session(loaded, ["speculative"], Ledger(path), repeats=1, sampling=replace(Sampling(), temperature=1.0), **asked)
+    sampled = run_session(
+        loaded,
+        ["speculative"],
+        Ledger(path),
+        repeats=1,
+        sampling=replace(Sampling(), temperature=1.0),
+        **asked,
+    )
     assert sampled["runs"] == sampled["of"] == 4 and "hours" in sampled
     with refuses(SessionError, "bench.minutes"):
         run_session(loaded, ["speculative"], Ledger(path), minutes=0, **asked)

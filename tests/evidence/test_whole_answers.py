@@ -1,4 +1,6 @@
-"""The certificate over whole answers: uniform where the distribution holds, bent by each known mistake, and honest about how sure it is."""
+"""The certificate over whole answers: uniform where the distribution holds, bent by each known mistake, and
+honest about how sure it is."""
+
 from __future__ import annotations
 
 import json
@@ -38,7 +40,10 @@ class WarmBonus(TokenRejection):
         verdict = super().verify(tree, scores, state)
         if verdict.kind != "bonus":
             return verdict
-        return replace(verdict, token=state.rng.pick("verify", scores.logits[(verdict.path or (-1,))[-1] + 1].softmax(-1)))
+        return replace(
+            verdict,
+            token=state.rng.pick("verify", scores.logits[(verdict.path or (-1,))[-1] + 1].softmax(-1)),
+        )
 
 
 class NothingTwice(TokenRejection):
@@ -98,17 +103,29 @@ def ask(method, tokens=600, **how):
     return answer
 
 
-@pytest.mark.parametrize("key", [pytest.param(key, marks=[pytest.mark.thorough] if i % 2 else []) for i, key in enumerate(RIGHT)])
+@pytest.mark.parametrize(
+    "key", [pytest.param(key, marks=[pytest.mark.thorough] if i % 2 else []) for i, key in enumerate(RIGHT)]
+)
 def test_a_right_method_is_flat(key):
     answer = ask(key, ends=frozenset({7}))
     # Whether a right method is looked at again depends on the processor's rounding.
-    assert answer["status"] == "pass" and answer["samples"] == sum(answer["histogram"]) and not answer["impossible"]
+    assert (
+        answer["status"] == "pass"
+        and answer["samples"] == sum(answer["histogram"])
+        and not answer["impossible"]
+    )
     assert answer["samples"] in [600 * look for look in whole.LOOKS]
-    parts_of_all = [group["samples"] for name, group in answer["groups"].items() if name not in ("all", whole.RATIO, whole.NUMBER, whole.DRAWN)]
+    parts_of_all = [
+        group["samples"]
+        for name, group in answer["groups"].items()
+        if name not in ("all", whole.RATIO, whole.NUMBER, whole.DRAWN)
+    ]
     assert sum(parts_of_all) == answer["samples"] and f"p = {answer['p']:.2g}" in answer["detail"]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.thorough if i % 6 else []) for i, name in enumerate(WRONG)])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.thorough if i % 6 else []) for i, name in enumerate(WRONG)]
+)
 def test_each_known_mistake_is_caught(name):
     answer = ask(WRONG[name], 2400 if name.startswith("stale") else 900)
     assert answer["status"] == "fail" and answer["p"] < whole.CHANCE, answer["detail"]
@@ -116,7 +133,10 @@ def test_each_known_mistake_is_caught(name):
 
 def test_a_wrong_bonus_is_reported_by_its_own_tokens():
     answer = ask(WRONG["bonus: the best token"])
-    assert whole.TEXTS["worst"].format(group="bonus") in answer["detail"] and answer["groups"]["drafted"]["p"] > 1e-4
+    assert (
+        whole.TEXTS["worst"].format(group="bonus") in answer["detail"]
+        and answer["groups"]["drafted"]["p"] > 1e-4
+    )
 
 
 def test_what_was_accepted_is_uniform_only_together_with_the_corrections():
@@ -140,7 +160,10 @@ def test_what_promises_no_distribution_or_cannot_run():
     assert {whole.certify_answers(Loaded(), key)["status"] for key in lossy} == {"not applicable"}
     loaded = Loaded()
     loaded.unsupported_reason = lambda method: "It needs a draft model."
-    assert whole.certify_answers(loaded, "speculative") == {"status": "unavailable", "detail": loaded.unsupported_reason(None)}
+    assert whole.certify_answers(loaded, "speculative") == {
+        "status": "unavailable",
+        "detail": loaded.unsupported_reason(None),
+    }
 
 
 def test_a_token_of_probability_zero_fails_by_itself():
@@ -149,7 +172,12 @@ def test_a_token_of_probability_zero_fails_by_itself():
             return replace(super().verify(tree, scores, state), token=int(scores.logits[0].argmin()))
 
     answer = ask(wrong(parts(chain, Last)), 200)
-    assert answer["status"] == "fail" and answer["impossible"] and answer["p"] == 0.0 and whole.TEXTS["impossible"].format(count=answer["impossible"]) in answer["detail"]
+    assert (
+        answer["status"] == "fail"
+        and answer["impossible"]
+        and answer["p"] == 0.0
+        and whole.TEXTS["impossible"].format(count=answer["impossible"]) in answer["detail"]
+    )
 
 
 def test_knobs_reach_the_method_and_short_drafts_stay_in_range():
@@ -159,7 +187,10 @@ def test_knobs_reach_the_method_and_short_drafts_stay_in_range():
         for depth, _ in whole.SETTINGS:
             method.read_knobs(whole.draft_depth_knobs(method, depth))
     seen = []
-    spy = replace(catalogue()["speculative"], build=lambda kit, gamma: seen.append(gamma) or Parts(chain(kit), Fixed(gamma), TokenRejection()))
+    spy = replace(
+        catalogue()["speculative"],
+        build=lambda kit, gamma: seen.append(gamma) or Parts(chain(kit), Fixed(gamma), TokenRejection()),
+    )
     whole.certify_answers(Loaded(), spy, PROMPTS, 10)
     assert seen == [1, 1, 2, 4, 2, 1, 6, 5]
     seen.clear()
@@ -177,13 +208,14 @@ def test_a_place_lies_in_the_mass_of_its_token():
         probs = fresh.score(whole.DraftTree()).logits[0].softmax(-1)
         before = float(probs[probs > probs[token]].sum())
         assert before <= place <= before + float(probs[token]) + 1e-9 and ratio is None
-        assert float(probs[:token].sum()) - 1e-6 <= number <= float(probs[:token + 1].sum()) + 1e-6
+        assert float(probs[:token].sum()) - 1e-6 <= number <= float(probs[: token + 1].sum()) + 1e-6
         torch.testing.assert_close(probs_there, probs.double(), atol=1e-6, rtol=0)
 
 
 # --- the tests of uniformity -------------------------------------------------------------------------------------------
 def test_p_values_of_even_numbers_are_even():
-    """Below each level lie about as many p-values as the level says: so a right method fails as rarely as it is told."""
+    """Below each level lie about as many p-values as the level says: so a right method fails as rarely as
+    it is told."""
     source, count = torch.Generator().manual_seed(3), 500
     rows = torch.rand(count, 300, generator=source, dtype=torch.float64).tolist()
     found = [uniformity_p_values(row, serial=True) for row in rows]
@@ -207,7 +239,9 @@ def test_neighbours_that_repeat_each_other_are_noticed():
 
 
 def test_the_tails_are_the_known_ones():
-    assert p_value(CELLS - 1, CELLS - 1) == pytest.approx(0.4515, abs=1e-3) and p_value(3.841, 1) == pytest.approx(0.05, abs=1e-3)
+    assert p_value(CELLS - 1, CELLS - 1) == pytest.approx(0.4515, abs=1e-3) and p_value(
+        3.841, 1
+    ) == pytest.approx(0.05, abs=1e-3)
     # the 5 % point of the distance for large n is 1.3581 / sqrt(n)
     count, shift = 10_000, 1.3581 / 100
     x = ((torch.arange(count, dtype=torch.float64) + 0.5) / count + shift).clamp(max=1)

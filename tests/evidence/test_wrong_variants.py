@@ -1,4 +1,6 @@
-"""The certificate catches seldom, small and late mistakes, also where the verifier reports the right numbers; and no right method."""
+"""The certificate catches seldom, small and late mistakes, also where the verifier reports the right
+numbers; and no right method."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -18,21 +20,31 @@ from .wrong_variants import VARIANTS, Wrong, chain, method
 QUICK = {"often": 300}  # tokens that are enough in ``make test``
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.thorough) for name in VARIANTS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.thorough) for name in VARIANTS]
+)
 def test_a_wrong_variant_fails(name):
-    answer = whole.certify_answers(Loaded(share=0.3, sharp=1.2), VARIANTS[name], PROMPTS, QUICK.get(name, whole.TOKENS))
+    answer = whole.certify_answers(
+        Loaded(share=0.3, sharp=1.2), VARIANTS[name], PROMPTS, QUICK.get(name, whole.TOKENS)
+    )
     assert answer["status"] == "fail" and answer["p"] < whole.CHANCE, answer["detail"]
 
 
 def test_the_rule_that_the_variants_vary_passes():
     answer = whole.certify_answers(Loaded(share=0.3, sharp=1.2), method(chain, Wrong), PROMPTS, 300)
-    assert answer["status"] == "pass" and answer["decisions"]["decided"] > 100 and not answer["decisions"]["wrong"], answer["detail"]
+    assert (
+        answer["status"] == "pass"
+        and answer["decisions"]["decided"] > 100
+        and not answer["decisions"]["wrong"]
+    ), answer["detail"]
 
 
 class Roles:
     """Models of every role, as a method of the catalogue asks for them."""
 
-    codec, context, end_tokens = SimpleNamespace(prompts=()), 96, frozenset({7})
+    codec = SimpleNamespace(prompts=())
+    context = 96
+    end_tokens = frozenset({7})
 
     def __init__(self):
         self.toy = toys.toy(9, share=0.5, sharp=1.2)
@@ -50,11 +62,22 @@ class Roles:
         return {}
 
 
-EXACT = [key for key, method in catalogue().items() if method.exactness == "exact" and not any(need.startswith("experts") for need in method.requires)]
+EXACT = [
+    key
+    for key, method in catalogue().items()
+    if method.exactness == "exact" and not any(need.startswith("experts") for need in method.requires)
+]
 
 
-@pytest.mark.parametrize("key, tokens", [pytest.param(key, 300 if i % 60 == 40 else 900, id=key, marks=[] if i % 60 == 40 else pytest.mark.thorough)
-                                         for i, key in enumerate(EXACT)])
+@pytest.mark.parametrize(
+    "key, tokens",
+    [
+        pytest.param(
+            key, 300 if i % 60 == 40 else 900, id=key, marks=[] if i % 60 == 40 else pytest.mark.thorough
+        )
+        for i, key in enumerate(EXACT)
+    ],
+)
 def test_no_right_method_fails_or_reports_other_numbers(key, tokens):
     answer = whole.certify_answers(Roles(), key, PROMPTS, tokens)
     assert answer["status"] == "pass" and not answer["decisions"]["wrong"], answer["detail"]
@@ -63,8 +86,15 @@ def test_no_right_method_fails_or_reports_other_numbers(key, tokens):
 def token(accept: float, draw: float, accepted: bool, depth: int = 0, probs=(0.5, 0.3, 0.2)) -> Token:
     """The first token was drafted, always; it is accepted with probability 5/6."""
     p, q = torch.tensor(probs, dtype=torch.float64), torch.tensor([0.6, 0.2, 0.2], dtype=torch.float64)
-    return Token(0 if accepted else 1, "accepted" if accepted else "correction", p, p, draft=q, tests=(NodeTest(0, q, accepted, accept, draw),),
-                 depth=depth)
+    return Token(
+        0 if accepted else 1,
+        "accepted" if accepted else "correction",
+        p,
+        p,
+        draft=q,
+        tests=(NodeTest(0, q, accepted, accept, draw),),
+        depth=depth,
+    )
 
 
 def wrong(one: Token, sampled=None) -> int:
@@ -73,16 +103,30 @@ def wrong(one: Token, sampled=None) -> int:
     return checks.wrong.total()
 
 
-@pytest.mark.parametrize("accept, draw, accepted, sampled, count", [
-    (5 / 6, 0.5, True, None, 0), (5 / 6, 0.9, False, None, 0), (5 / 6, 0.9, True, None, 1), (5 / 6, 0.5, False, None, 1),
-    (0.93, 0.5, True, None, 1), (0.8334, 0.5, True, None, 0), (5 / 6, 0.9, False, (0.0, 1.0, 0.0), 0), (5 / 6, 0.9, False, (0.5, 0.3, 0.2), 1)])
+@pytest.mark.parametrize(
+    "accept, draw, accepted, sampled, count",
+    [
+        (5 / 6, 0.5, True, None, 0),
+        (5 / 6, 0.9, False, None, 0),
+        (5 / 6, 0.9, True, None, 1),
+        (5 / 6, 0.5, False, None, 1),
+        (0.93, 0.5, True, None, 1),
+        (0.8334, 0.5, True, None, 0),
+        (5 / 6, 0.9, False, (0.0, 1.0, 0.0), 0),
+        (5 / 6, 0.9, False, (0.5, 0.3, 0.2), 1),
+    ],
+)
 def test_a_decision_that_is_reported_wrong_is_counted(accept, draw, accepted, sampled, count):
     assert wrong(token(accept, draw, accepted), None if sampled is None else torch.tensor(sampled)) == count
 
 
 def test_a_bonus_token_is_sampled_from_the_target():
     p = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-    assert wrong(Token(1, "bonus", p, p), p.float()) == 0 < wrong(Token(1, "bonus", p, p), torch.tensor([0.3, 0.3, 0.4]))
+    assert (
+        wrong(Token(1, "bonus", p, p), p.float())
+        == 0
+        < wrong(Token(1, "bonus", p, p), torch.tensor([0.3, 0.3, 0.4]))
+    )
 
 
 def test_mistakes_at_one_depth_are_enough():

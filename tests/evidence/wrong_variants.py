@@ -1,7 +1,10 @@
-"""Speculative decoding with one mistake each: seldom, small or late ones, which the certificate must catch nevertheless.
+"""Speculative decoding with one mistake each: seldom, small or late ones, which the certificate must catch
+nevertheless.
 
-A variant reports what it did, except where ``silent``: then its decisions state the right numbers and only the tokens are wrong.
+A variant reports what it did, except where ``silent``: then its decisions state the right numbers and only
+the tokens are wrong.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,12 +23,15 @@ DEEP = 3  # depth from which the late mistakes are made; the first draft token h
 
 
 class Wrong(TokenRejection):
-    """The right rule; every step of it can be replaced. rate: the acceptance probability; left: the residual distribution."""
+    """The right rule; every step of it can be replaced. rate: the acceptance probability; left: the
+    residual distribution."""
 
     silent = False
 
     def verify(self, tree, scores, state):
-        path, node, decisions = [], -1, []
+        path = []
+        node = -1
+        decisions = []
         while True:
             p = self.target(scores.logits[node + 1], state, len(path))
             children = tree.children(node)
@@ -38,7 +44,12 @@ class Wrong(TokenRejection):
                 p = decisions[-1].remaining
             else:
                 kind = "correction" if children else "bonus" if len(tree) else "plain"
-                return self.end(Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(decisions), p), tree, scores, state)
+                return self.end(
+                    Verdict(tuple(path), state.rng.pick("verify", p), kind, tuple(decisions), p),
+                    tree,
+                    scores,
+                    state,
+                )
 
     def decide(self, tree: DraftTree, child: int, p: Tensor, state: State, depth: int) -> Decision:
         x, q = tree.tokens[child], tree.draft_probs(child)
@@ -48,8 +59,17 @@ class Wrong(TokenRejection):
         rest = None if ok else self.left(p, q, x, depth)
         drawn = None if q is None else float(q[x])
         reported = right if self.silent else rate
-        return Decision(child, "match" if q is None else "ratio", float(p[x]), drawn, reported, None if self.silent else u,
-                        "accepted" if ok else "rejected", p, rest)
+        return Decision(
+            child,
+            "match" if q is None else "ratio",
+            float(p[x]),
+            drawn,
+            reported,
+            None if self.silent else u,
+            "accepted" if ok else "rejected",
+            p,
+            rest,
+        )
 
     def target(self, logits: Tensor, state: State, depth: int) -> Tensor:
         return state.sampling.probs(logits)
@@ -160,7 +180,9 @@ class SharperBonus(Wrong):
     def end(self, verdict, tree, scores, state):
         if verdict.kind != "bonus":
             return verdict
-        p = replace(state.sampling, temperature=0.6 * state.sampling.temperature).probs(scores.logits[(verdict.path or (-1,))[-1] + 1])
+        p = replace(state.sampling, temperature=0.6 * state.sampling.temperature).probs(
+            scores.logits[(verdict.path or (-1,))[-1] + 1]
+        )
         return replace(verdict, token=state.rng.pick("verify", p))
 
 
@@ -241,7 +263,11 @@ class FirstGreedy(Wrong):
 
     def target(self, logits, state, depth):
         p = super().target(logits, state, depth)
-        return torch.nn.functional.one_hot(p.argmax(), len(p)).to(p.dtype) if state.round == 0 and depth == 0 else p
+        return (
+            torch.nn.functional.one_hot(p.argmax(), len(p)).to(p.dtype)
+            if state.round == 0 and depth == 0
+            else p
+        )
 
 
 class NucleusLate(Wrong):
@@ -273,7 +299,9 @@ class Shared:
     def pick(self, stream, probs):
         self.used += 1
         u = self.rng.ahead("verify", self.used)[-1]
-        return min(int(torch.searchsorted(probs.cumsum(-1), torch.tensor(u, dtype=probs.dtype))), len(probs) - 1)
+        return min(
+            int(torch.searchsorted(probs.cumsum(-1), torch.tensor(u, dtype=probs.dtype))), len(probs) - 1
+        )
 
     def __getattr__(self, name):
         return getattr(self.rng, name)
@@ -284,15 +312,41 @@ def method(drafter: Callable, verifier=TokenRejection, gamma: int | None = None)
     from specviz.methods import catalogue
 
     right = catalogue()["speculative"]
-    return replace(right, key="it", title="It", build=lambda kit, **knobs: replace(right.build(kit, **knobs), drafter=drafter(kit), verifier=verifier()))
+    return replace(
+        right,
+        key="it",
+        title="It",
+        build=lambda kit, **knobs: replace(
+            right.build(kit, **knobs), drafter=drafter(kit), verifier=verifier()
+        ),
+    )
 
 
-CHAIN = {"often": Often, "often, silent": OftenSilent, "seldom": Seldom, "deep: accepted": DeepAccept, "deeper: accepted": DeeperAccept,
-         "deep: often": DeepOften, "deep: no residual": DeepNoResidual, "deep: bonus": DeepBonus, "deep: warm": DeepWarm,
-         "every eighth round": EveryEighth, "late": Late, "sharper": Sharper, "sharper bonus": SharperBonus, "best residual": BestResidual,
-         "unsigned residual": UnsignedResidual, "others' residual": OthersResidual, "correction from the draft": DraftCorrection,
-         "one uniform a round": OneUniform, "no coin": NoCoin, "neighbour's draft": NeighbourDraft, "rare tokens dropped": RareDropped,
-         "first greedy": FirstGreedy, "filters before temperature": NucleusLate}
+CHAIN = {
+    "often": Often,
+    "often, silent": OftenSilent,
+    "seldom": Seldom,
+    "deep: accepted": DeepAccept,
+    "deeper: accepted": DeeperAccept,
+    "deep: often": DeepOften,
+    "deep: no residual": DeepNoResidual,
+    "deep: bonus": DeepBonus,
+    "deep: warm": DeepWarm,
+    "every eighth round": EveryEighth,
+    "late": Late,
+    "sharper": Sharper,
+    "sharper bonus": SharperBonus,
+    "best residual": BestResidual,
+    "unsigned residual": UnsignedResidual,
+    "others' residual": OthersResidual,
+    "correction from the draft": DraftCorrection,
+    "one uniform a round": OneUniform,
+    "no coin": NoCoin,
+    "neighbour's draft": NeighbourDraft,
+    "rare tokens dropped": RareDropped,
+    "first greedy": FirstGreedy,
+    "filters before temperature": NucleusLate,
+}
 VARIANTS = {name: method(chain, verifier) for name, verifier in CHAIN.items()} | {
     "shared numbers": method(lambda kit: SharedNumbers(kit.open("draft"))),
 }

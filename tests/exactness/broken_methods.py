@@ -1,5 +1,7 @@
-"""Deliberately wrong variants, each next to the right one. They look plausible, most of them were shipped somewhere, and at
-temperature 0 most write the right tokens. They live here and nowhere else; the checks must catch every one."""
+"""Deliberately wrong variants, each next to the right one. They look plausible, most of them were shipped
+somewhere, and at temperature 0 most write the right tokens. They live here and nowhere else; the checks
+must catch every one."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -17,10 +19,13 @@ from specviz.verifiers import BlockVerification, TokenRejection
 
 # --- verifiers ---------------------------------------------------------------------------------------------------------
 class Walk(TokenRejection):
-    """The right rule, at temperature 0 too: without the product's short cut, so that what varies it shows there as well."""
+    """The right rule, at temperature 0 too: without the product's short cut, so that what varies it shows
+    there as well."""
 
     def verify(self, tree, scores, state):
-        path, node, decisions = [], -1, []
+        path = []
+        node = -1
+        decisions = []
         while True:
             probs, hit = state.sampling.probs(scores.logits[node + 1]), None
             for child in tree.children(node):
@@ -76,8 +81,8 @@ class AlwaysAccept(Walk):
 
 
 class DrawsAnew(TokenRejection):
-    """REST's published rule: at each node a token is drawn and looked for among the children; where it is none of them, the token
-    that is written is drawn anew, so what was drafted has two chances."""
+    """REST's published rule: at each node a token is drawn and looked for among the children; where it is
+    none of them, the token that is written is drawn anew, so what was drafted has two chances."""
 
     def verify(self, tree, scores, state):
         node, path = -1, []
@@ -86,7 +91,13 @@ class DrawsAnew(TokenRejection):
             drawn = state.rng.pick("verify", probs)
             hit = next((child for child in tree.children(node) if tree.tokens[child] == drawn), None)
             if hit is None:
-                return Verdict(tuple(path), state.rng.pick("verify", probs) if tree.children(node) else drawn, "correction", (), probs)
+                return Verdict(
+                    tuple(path),
+                    state.rng.pick("verify", probs) if tree.children(node) else drawn,
+                    "correction",
+                    (),
+                    probs,
+                )
             node = hit
             path.append(node)
 
@@ -108,23 +119,30 @@ class FirstFailure(BlockVerification):
             if not state.rng.flip("verify", accept)[0]:
                 break
             path.append(i)
-        return Verdict(tuple(path), state.rng.pick("verify", self.left(tree, distributions, path)), "correction")
+        return Verdict(
+            tuple(path), state.rng.pick("verify", self.left(tree, distributions, path)), "correction"
+        )
 
     @staticmethod
     def left(tree, distributions, path):
         n, r = len(path), 1.0
         for i in path:
             r = min(1.0, r * float(distributions[i][tree.tokens[i]] / tree.draft_probs(i)[tree.tokens[i]]))
-        rest = distributions[n] if n == len(tree) else (r * distributions[n] - tree.draft_probs(n)).clamp(min=0)
+        rest = (
+            distributions[n] if n == len(tree) else (r * distributions[n] - tree.draft_probs(n)).clamp(min=0)
+        )
         return rest / rest.sum() if float(rest.sum()) > 1e-14 else distributions[n]
 
 
 # --- drafters ----------------------------------------------------------------------------------------------------------
 class Children(Drafter):
-    """``count`` children under the root: the draft's best (chosen), or drawn. The small part that the wrong ones vary."""
+    """``count`` children under the root: the draft's best (chosen), or drawn. The small part that the wrong
+    ones vary."""
 
     def __init__(self, model, how: str, count: int):
-        self.model, self.how, self.count = model, how, count
+        self.model = model
+        self.how = how
+        self.count = count
 
     def propose(self, state, budget):
         build = TreeBuilder()
@@ -171,7 +189,8 @@ class WarmDistribution(Children):
 
 
 class StaleGuesses(SampledJacobi):
-    """Speculative Jacobi whose guesses stay as they were drawn, with the newest pass's distribution as theirs."""
+    """Speculative Jacobi whose guesses stay as they were drawn, with the newest pass's distribution as
+    theirs."""
 
     def start(self, state, target, prefill):
         super().start(state, target, prefill)
@@ -184,18 +203,19 @@ class StaleGuesses(SampledJacobi):
 
     def observe(self, state, outcome):
         super().observe(state, outcome)
-        self.kept = outcome.tree.tokens[len(outcome.verdict.path) + 1:]
+        self.kept = outcome.tree.tokens[len(outcome.verdict.path) + 1 :]
 
 
 class Told(Drafter):
-    """Chosen children that do not look at the draft: the last tokens of the text, as a lookup would find them."""
+    """Chosen children that do not look at the draft: the last tokens of the text, as a lookup would find
+    them."""
 
     def __init__(self, count: int = 1):
         self.count = count
 
     def propose(self, state, budget):
         build = TreeBuilder()
-        for token in list(dict.fromkeys(reversed(state.tokens)))[:self.count] if budget.gamma > 0 else ():
+        for token in list(dict.fromkeys(reversed(state.tokens)))[: self.count] if budget.gamma > 0 else ():
             build.add(token, -1)
         return build.tree()
 
@@ -208,7 +228,8 @@ class Union(MultiDrafter):
 
 
 class ChosenFirst(MultiDrafter):
-    """The chosen child comes first; a drawn twin of it finds its node taken and only lends it its distribution."""
+    """The chosen child comes first; a drawn twin of it finds its node taken and only lends it its
+    distribution."""
 
     def propose(self, state, budget):
         drawn, chosen = (drafter.propose(state, budget) for drafter in self.drafters)
@@ -218,7 +239,9 @@ class ChosenFirst(MultiDrafter):
             if twin is None:
                 tree = tree.add(drawn.tokens[i], -1, drawn.draw[i])
             else:
-                tree = replace(tree, draw=tuple(drawn.draw[i] if c == twin else k for c, k in enumerate(tree.draw)))
+                tree = replace(
+                    tree, draw=tuple(drawn.draw[i] if c == twin else k for c, k in enumerate(tree.draw))
+                )
         return tree
 
 
@@ -265,7 +288,9 @@ class CutByTokens(DraftChain):
     demoted = False
 
     def propose(self, state, budget):
-        tree, keep, joint = super().propose(state, budget), 0, 1.0
+        tree = super().propose(state, budget)
+        keep = 0
+        joint = 1.0
         for i in range(len(tree)):
             joint *= float(tree.draft_probs(i)[tree.tokens[i]])
             keep += joint >= 0.35

@@ -1,8 +1,10 @@
 """Every way a run of the real engine can go, with its probability: the distribution of the output, exactly.
 
-The random numbers are scripted: each decision takes the outcome the plan names, and asks for a new one where the plan ends. Between
-rounds the whole run (parts, target, cache, state) is copied, so that rounds two runs share are played once.
+The random numbers are scripted: each decision takes the outcome the plan names, and asks for a new one
+where the plan ends. Between rounds the whole run (parts, target, cache, state) is copied, so that rounds
+two runs share are played once.
 """
+
 from __future__ import annotations
 
 import copy
@@ -23,7 +25,9 @@ class Script:
     """Random streams that replay a plan of outcomes; ``chance`` is the probability of what was replayed."""
 
     def __init__(self, plan: list[int]):
-        self.plan, self.sizes, self.prob = plan, [], 1.0
+        self.plan = plan
+        self.sizes = []
+        self.prob = 1.0
         self.last: list[tuple] = []  # the outcomes of the decision taken last, when a verifier drew a token
 
     def pick(self, stream: str, probs) -> int:
@@ -34,7 +38,8 @@ class Script:
         return token
 
     def all_of_last(self) -> list[tuple]:
-        """The outcomes of the decision taken last, this one among them; the others will not be played any more."""
+        """The outcomes of the decision taken last, this one among them; the others will not be played any
+        more."""
         if len(self.last) > 1:
             self.sizes[-1] = self.plan[len(self.sizes) - 1] + 1
         return self.last
@@ -45,7 +50,8 @@ class Script:
         return self._take([(ok, p) for ok, p in ((True, accept), (False, 1 - accept)) if p > NOTHING]), None
 
     def uniform_tensor(self, stream: str, shape: tuple[int, ...], device="cpu"):
-        """Bulk uniforms are not enumerated: the same numbers in every plan, for methods whose distribution is exact whatever they are."""
+        """Bulk uniforms are not enumerated: the same numbers in every plan, for methods whose distribution
+        is exact whatever they are."""
         self.drawn = getattr(self, "drawn", 0) + 1
         return torch.rand(shape, generator=torch.Generator().manual_seed(self.drawn), dtype=torch.float64)
 
@@ -69,7 +75,7 @@ def every(run: Callable[[Script], object]) -> Iterator[tuple[object, float]]:
         rng = Script(plan)
         result = run(rng)
         yield result, rng.prob
-        plan = rng.plan[:len(rng.sizes)]
+        plan = rng.plan[: len(rng.sizes)]
         while plan and plan[-1] + 1 == rng.sizes[len(plan) - 1]:
             plan.pop()
         if not plan:
@@ -88,14 +94,23 @@ class TooMany(RuntimeError):
     """A run has more endings than the test has time for."""
 
 
-def probs_of_engine(parts: Parts, target, state: State, count: int, after_round=lambda target, state, outcome, prob: None,
-                  shared=(), most: int = 10**9) -> tuple[Distribution, int]:
+def probs_of_engine(
+    parts: Parts,
+    target,
+    state: State,
+    count: int,
+    after_round=lambda target, state, outcome, prob: None,
+    shared=(),
+    most: int = 10**9,
+) -> tuple[Distribution, int]:
     """The distribution of the next ``count`` tokens of a run, and how many endings it has.
 
-    The run is opened already. after_round is called once for each way a round can end; ``shared``: objects (weights) that the
-    copies have in common. Raises TooMany beyond ``most`` endings.
+    The run is opened already. after_round is called once for each way a round can end; ``shared``: objects
+    (weights) that the copies have in common. Raises TooMany beyond ``most`` endings.
     """
-    first, probs, endings = len(state.tokens), {}, 0
+    first = len(state.tokens)
+    probs = {}
+    endings = 0
     keep = {id(x): x for x in shared}
 
     def go(run, prob):
@@ -110,7 +125,11 @@ def probs_of_engine(parts: Parts, target, state: State, count: int, after_round=
             state.rng = rng
             outcome = player(parts)(parts, target, state)
             state.rng, drawn = None, dict(rng.last)
-            if len(state.tokens) - first < count or outcome.verdict.token not in drawn or outcome.verdict.kind == "accepted":
+            if (
+                len(state.tokens) - first < count
+                or outcome.verdict.token not in drawn
+                or outcome.verdict.kind == "accepted"
+            ):
                 after_round(target, state, outcome, prob * rng.prob)
                 return again
             # nothing follows, so the last token's distribution is counted whole instead of token by token
@@ -126,7 +145,7 @@ def probs_of_engine(parts: Parts, target, state: State, count: int, after_round=
 
     def add(tokens, prob):
         nonlocal endings
-        tail = tuple(tokens[first:first + count])
+        tail = tuple(tokens[first : first + count])
         probs[tail], endings = probs.get(tail, 0.0) + prob, endings + 1
         if endings > most:
             raise TooMany(f"more than {most} endings")
@@ -136,11 +155,14 @@ def probs_of_engine(parts: Parts, target, state: State, count: int, after_round=
     return probs, endings
 
 
-def joint(logits: Callable, prompt: list[int], count: int, sampling: Sampling, vocab: int, stop=frozenset()) -> Distribution:
-    """What plain decoding writes: the distribution of ``count`` tokens, shorter where an end token comes. logits(tokens) -> all rows."""
+def joint(
+    logits: Callable, prompt: list[int], count: int, sampling: Sampling, vocab: int, stop=frozenset()
+) -> Distribution:
+    """What plain decoding writes: the distribution of ``count`` tokens, shorter where an end token comes.
+    logits(tokens) -> all rows."""
     out: Distribution = {}
     for tail in itertools.product(range(vocab), repeat=count):
-        distributions = sampling.probs(logits([*prompt, *tail]))[len(prompt) - 1:]
+        distributions = sampling.probs(logits([*prompt, *tail]))[len(prompt) - 1 :]
         prob, end = 1.0, count
         for i, token in enumerate(tail):
             prob *= float(distributions[i, token])

@@ -1,4 +1,6 @@
-"""A kit on two loaded models, for the tests on real forwards; what else a method asks for is a toy beside them."""
+"""A kit on two loaded models, for the tests on real forwards; what else a method asks for is a toy beside
+them."""
+
 from __future__ import annotations
 
 from specviz.targets.tiny import TinyNet, TinyTarget
@@ -13,8 +15,14 @@ class Pair:
     """texts: rows of tokens for the datastores."""
 
     def __init__(self, model, draft, vocab, texts):
-        self.model, self.draft, self.vocab, self.texts, self.target = model, draft, vocab, texts, model.open()
-        self.predicted, self.codec, self.caption = tuple(texts[-1]), ToyCodec(vocab), (1, 0)
+        self.model = model
+        self.draft = draft
+        self.vocab = vocab
+        self.texts = texts
+        self.target = model.open()
+        self.predicted = tuple(texts[-1])
+        self.codec = ToyCodec(vocab)
+        self.caption = (1, 0)
 
     def open(self, role, required=False):
         if role == "other_draft":

@@ -1,4 +1,6 @@
-"""One round without a network: distributions from a table, a tree drawn honestly on a given shape, a verifier, the distribution of what comes out."""
+"""One round without a network: distributions from a table, a tree drawn honestly on a given shape, a
+verifier, the distribution of what comes out."""
+
 from __future__ import annotations
 
 import itertools
@@ -12,14 +14,19 @@ from .enumeration import Distribution, every
 from .toys import random_probs
 
 FREE = Sampling(1.0)
-Groups = tuple[tuple[str, int], ...]  # siblings: (how, how many) one after the other, e.g. (("iid", 1), ("chosen", 2))
+Groups = tuple[
+    tuple[str, int], ...
+]  # siblings: (how, how many) one after the other, e.g. (("iid", 1), ("chosen", 2))
 
 
 class World:
-    """Random distributions of target and draft after every prefix; ``zeros`` tokens of each are impossible."""
+    """Random distributions of target and draft after every prefix; ``zeros`` tokens of each are
+    impossible."""
 
     def __init__(self, vocab: int, seed: int = 0, zeros: int = 0):
-        self.vocab, self.seed, self.zeros = vocab, seed, zeros
+        self.vocab = vocab
+        self.seed = seed
+        self.zeros = zeros
         self._known: dict[tuple, torch.Tensor] = {}
 
     def target(self, prefix) -> torch.Tensor:
@@ -31,7 +38,9 @@ class World:
 
     def _probs(self, who, prefix):
         if (who, prefix) not in self._known:
-            self._known[who, prefix] = random_probs(random.Random(f"{self.seed}/{who}/{prefix}"), self.vocab, self.zeros)
+            self._known[who, prefix] = random_probs(
+                random.Random(f"{self.seed}/{who}/{prefix}"), self.vocab, self.zeros
+            )
         return self._known[who, prefix]
 
 
@@ -50,7 +59,8 @@ class Stationary(World):
 
 
 def grow(world: World, shape: tuple[Groups, ...], state: State) -> DraftTree:
-    """A tree with shape[d] under every node of depth d, each token drawn from (or chosen by) the world's draft."""
+    """A tree with shape[d] under every node of depth d, each token drawn from (or chosen by) the world's
+    draft."""
     build, level = TreeBuilder(), [(-1, ())]
     for groups in shape:
         below = []
@@ -87,8 +97,8 @@ def play_once(world: World, shape, verifier, rng, draw=grow) -> tuple[DraftTree,
 
 
 def probs_of_round(world: World, shape, verifier, draw=grow) -> tuple[Distribution, float, int]:
-    """The distribution of the first len(shape) + 1 tokens when the round's output is continued by the target itself; draft tokens
-    expected to be accepted; how many ways the round can end."""
+    """The distribution of the first len(shape) + 1 tokens when the round's output is continued by the
+    target itself; draft tokens expected to be accepted; how many ways the round can end."""
     written: Distribution = {}
     accepted, endings = 0.0, 0
     for (tree, verdict), prob in every(lambda rng: play_once(world, shape, verifier, rng, draw)):

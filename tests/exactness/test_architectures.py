@@ -1,4 +1,6 @@
-"""Greedy equality on real networks: tiny random checkpoints of every supported architecture, through every kind of target."""
+"""Greedy equality on real networks: tiny random checkpoints of every supported architecture, through every
+kind of target."""
+
 from __future__ import annotations
 
 import copy
@@ -22,8 +24,12 @@ PROMPT = [7, 3, 21, 7, 3, 40, 7]
 LENGTH = 16
 
 
-KINDS = [*((kind, HFModel) for kind in CONFIGS), *((kind, FastModel) for kind in FAST),
-         *((kind, Int8Model) for kind in ("llama", "qwen3")), *((kind, RecurrentModel) for kind in STATE_SPACE)]
+KINDS = [
+    *((kind, HFModel) for kind in CONFIGS),
+    *((kind, FastModel) for kind in FAST),
+    *((kind, Int8Model) for kind in ("llama", "qwen3")),
+    *((kind, RecurrentModel) for kind in STATE_SPACE),
+]
 METHODS = methods("exact", "greedy only")
 SAMPLE = sample()
 NEED_LEARNING = ("online",)  # the draft is trained while it drafts
@@ -31,14 +37,18 @@ EVERY = ("llama", FastModel)  # where ``make test``, too, tries every method
 
 
 def takes(at: int, method: int) -> bool:
-    """Llama takes every method; each other architecture takes a third of them, so that every method meets a third of them."""
+    """Llama takes every method; each other architecture takes a third of them, so that every method meets a
+    third of them."""
     kind, forward = KINDS[at]
     return kind == "llama" and forward is not Int8Model or (method + at) % 3 == 0
 
 
-@pytest.fixture(scope="module", params=range(len(KINDS)), ids=lambda i: f"{KINDS[i][0]}-{KINDS[i][1].__name__}")
+@pytest.fixture(
+    scope="module", params=range(len(KINDS)), ids=lambda i: f"{KINDS[i][0]}-{KINDS[i][1].__name__}"
+)
 def pair(request, tmp_path_factory):
-    """Target and draft of one architecture; the draft is the target with noise on its weights, so it is right now and then."""
+    """Target and draft of one architecture; the draft is the target with noise on its weights, so it is
+    right now and then."""
     kind, kind_of_model = KINDS[request.param]
     config, folder = (CONFIGS | STATE_SPACE)[kind](), tmp_path_factory.mktemp(kind)
     config.tie_word_embeddings = False  # random tied weights repeat one token for ever
@@ -57,7 +67,9 @@ def pair(request, tmp_path_factory):
         return net(input_ids=torch.tensor([tokens])).logits[0]
 
     models = [kind_of_model(folder / name, device="cpu") for name in ("target", "draft")]
-    if kind_of_model is Int8Model:  # in eight bits it is a network of its own, which is asked without a cache, too
+    if (
+        kind_of_model is Int8Model
+    ):  # in eight bits it is a network of its own, which is asked without a cache, too
         whole = models[0]
 
         @torch.inference_mode()
@@ -70,12 +82,15 @@ def pair(request, tmp_path_factory):
     return request.param, lambda: Pair(*models, VOCAB, texts), logits
 
 
-@pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["sample", "all"])
+@pytest.mark.parametrize(
+    "all_of_them", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["sample", "all"]
+)
 def test_methods_write_what_plain_decoding_writes(pair, all_of_them):
-    """Each architecture's share of the methods, and the plain draft model on all; a sample of it beside the fast Llama."""
+    """Each architecture's share of the methods, and the plain draft model on all; a sample of it beside the
+    fast Llama."""
     at, make, logits = pair
     want = greedy(logits, PROMPT, LENGTH)
-    assert len(set(want[len(PROMPT):])) > 3
+    assert len(set(want[len(PROMPT) :])) > 3
     taken, left_out = 0, []
     for i, method in enumerate(METHODS):
         kit = make()
@@ -84,16 +99,23 @@ def test_methods_write_what_plain_decoding_writes(pair, all_of_them):
         elif method.key in NEED_LEARNING and "learning" not in kit.target.capabilities:
             with refuses(InvalidUse, "draft.capability"):
                 write(method, kit, logits)
-        elif method.key == "speculative" or takes(at, i) and (all_of_them or KINDS[at] == EVERY or method.key in SAMPLE):
+        elif (
+            method.key == "speculative"
+            or takes(at, i)
+            and (all_of_them or KINDS[at] == EVERY or method.key in SAMPLE)
+        ):
             tokens, accepted = write(method, kit, logits)
             assert tokens == want, method.key
             taken += accepted
     assert taken > 0, "the draft must be right now and then"
-    assert not any(method.needs <= {"draft", "tree"} for method in left_out), "chains and trees run on every architecture"
+    assert not any(method.needs <= {"draft", "tree"} for method in left_out), (
+        "chains and trees run on every architecture"
+    )
 
 
 def write(method, kit, logits):
-    """The tokens of a run, and how many draft tokens it accepted; ``logits`` asks the network itself, without a cache."""
+    """The tokens of a run, and how many draft tokens it accepted; ``logits`` asks the network itself,
+    without a cache."""
     parts = method.build(kit, **method.read_knobs({}))
     state, accepted = State(list(PROMPT), Sampling(0.0), limit=LENGTH), 0
     open_run(parts, kit.target, state)

@@ -1,4 +1,6 @@
-"""The distribution of one request in a batch, whatever its neighbour draws: enumerated on the shipped forward, in double precision."""
+"""The distribution of one request in a batch, whatever its neighbour draws: enumerated on the shipped
+forward, in double precision."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -16,8 +18,15 @@ from .test_fast_distribution import PROMPT, VOCAB, logits, models  # noqa: F401
 from .toys import later, methods
 
 KEYS = ("tetris", "smartspec", "bass", "ems_sd", "speculative")
-METHODS = [later(pytest.param(m, id=m.key), m.key in ("tetris", "ems_sd")) for m in methods("exact") if m.key in KEYS]
-KNOBS = {"tetris": {"gamma": 1, "extra": 1}, "bass": {"first": 2}, "ems_sd": {"most": 2, "least": 0.45}, "speculative": {"gamma": 2}}
+METHODS = [
+    later(pytest.param(m, id=m.key), m.key in ("tetris", "ems_sd")) for m in methods("exact") if m.key in KEYS
+]
+KNOBS = {
+    "tetris": {"gamma": 1, "extra": 1},
+    "bass": {"first": 2},
+    "ems_sd": {"most": 2, "least": 0.45},
+    "speculative": {"gamma": 2},
+}
 COUNT = 2
 
 
@@ -30,24 +39,28 @@ class Scarce(BatchTokenBudget):
 
 @torch.inference_mode()
 def written(method, models, rng, company: int):  # noqa: F811
-    """What the enumerated request writes beside others, whose random numbers are of a seed: they change what it is given. Their texts are longer,
-    so that where few may draft it is this one."""
+    """What the enumerated request writes beside others, whose random numbers are of a seed: they change
+    what it is given. Their texts are longer, so that where few may draft it is this one."""
     batch, mine = Batch(), None
     for i in range(1 + company):
         kit = Pair(*models, VOCAB, [PROMPT])
         parts = method.build(kit, **method.read_knobs(KNOBS.get(method.key, {})))
         parts = replace(parts, policy=Scarce(1, 1)) if method.key == "tetris" else parts
-        state = State(PROMPT + PROMPT[:i], Sampling(1.0), RandomStreams(i) if i else rng, limit=9 if i else COUNT + 1)
+        state = State(
+            PROMPT + PROMPT[:i], Sampling(1.0), RandomStreams(i) if i else rng, limit=9 if i else COUNT + 1
+        )
         request = batch.join(parts, kit.target, state)[0]
         mine = mine or request
     while len(mine.state.tokens) - mine.state.start < COUNT:
         batch.round()
-    return tuple(mine.state.tokens[mine.state.start:][:COUNT])
+    return tuple(mine.state.tokens[mine.state.start :][:COUNT])
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_distribution_of_a_request_is_the_targets_in_any_batch(method, models):  # noqa: F811
-    fresh, probs, endings = models[0].open(), {}, 0
+    fresh = models[0].open()
+    probs = {}
+    endings = 0
     for tokens, prob in every(lambda rng: written(method, models, rng, 1)):
         probs[tokens], endings = probs.get(tokens, 0.0) + prob, endings + 1
     want = joint(lambda tokens: logits(fresh, tokens), PROMPT, COUNT, Sampling(1.0), VOCAB)

@@ -1,4 +1,6 @@
-"""The checks catch what is wrong: each wrong variant on a toy where it is wrong, beside the right one on the same toy."""
+"""The checks catch what is wrong: each wrong variant on a toy where it is wrong, beside the right one on
+the same toy."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -22,7 +24,8 @@ HALF = Sampling(0.5)
 
 @dataclass
 class Case:
-    """What is wrong and what is right, as parts on a toy. sampling: where it shows; blind: greedy equality does not see it."""
+    """What is wrong and what is right, as parts on a toy. sampling: where it shows; blind: greedy equality
+    does not see it."""
 
     wrong: Callable
     right: Callable
@@ -53,24 +56,40 @@ def other(kit):
 one, reported = children(w.Children, IID, 1), lambda kit: w.Told(2)
 CASES = {
     "softmax-q test on top-k children": Case(
-        parts(children(w.TopkAsDrawn, IID, 2)), parts(children(w.Children, CHOSEN, 2))),
+        parts(children(w.TopkAsDrawn, IID, 2)), parts(children(w.Children, CHOSEN, 2))
+    ),
     "no residual after a refusal": Case(parts(chain, w.NoResidual), parts(chain)),
     "bonus drawn from the draft": Case(parts(chain, w.BonusFromDraft), parts(chain), blind=False),
     "sibling distribution not updated": Case(
-        parts(children(w.Children, WITHOUT_REPLACEMENT, 2), w.BaseRow), parts(children(w.Children, WITHOUT_REPLACEMENT, 2))),
-    "fused tree with the chosen child first": Case(parts(two(w.ChosenFirst, one, reported)), parts(two(w.Union, one, reported))),
+        parts(children(w.Children, WITHOUT_REPLACEMENT, 2), w.BaseRow),
+        parts(children(w.Children, WITHOUT_REPLACEMENT, 2)),
+    ),
+    "fused tree with the chosen child first": Case(
+        parts(two(w.ChosenFirst, one, reported)), parts(two(w.Union, one, reported))
+    ),
     "drawn twins merged": Case(parts(two(w.TwinsMerged, one, other)), parts(two(w.Union, one, other))),
     "temperature on the draft's side only": Case(parts(chain, w.NoTemperature), parts(chain), HALF),
-    "draft distribution recorded without temperature": Case(parts(children(w.WarmDistribution, IID, 1)), parts(one), HALF),
-    "top-p on the draft's side only": Case(parts(chain, w.NoTemperature), parts(chain), Sampling(1.0, top_p=0.7)),
+    "draft distribution recorded without temperature": Case(
+        parts(children(w.WarmDistribution, IID, 1)), parts(one), HALF
+    ),
+    "top-p on the draft's side only": Case(
+        parts(chain, w.NoTemperature), parts(chain), Sampling(1.0, top_p=0.7)
+    ),
     "stop rule that drops the token it looked at": Case(
-        parts(lambda kit: w.DropsTheTokenItLookedAt(kit.open("draft"))), parts(lambda kit: w.KeepsTheTokenItLookedAt(kit.open("draft")))),
+        parts(lambda kit: w.DropsTheTokenItLookedAt(kit.open("draft"))),
+        parts(lambda kit: w.KeepsTheTokenItLookedAt(kit.open("draft"))),
+    ),
     "cut by tokens that keeps its label": Case(
-        parts(lambda kit: w.CutByTokens(kit.open("draft"))), parts(lambda kit: w.CutAndDemoted(kit.open("draft")))),
-    "block verification stopped at the first failure": Case(parts(chain, w.FirstFailure), parts(chain, BlockVerification)),
+        parts(lambda kit: w.CutByTokens(kit.open("draft"))),
+        parts(lambda kit: w.CutAndDemoted(kit.open("draft"))),
+    ),
+    "block verification stopped at the first failure": Case(
+        parts(chain, w.FirstFailure), parts(chain, BlockVerification)
+    ),
     "drawn anew after a mismatch, as REST does": Case(parts(reported, w.DrawsAnew), parts(reported)),
     "Jacobi guesses held against the newest pass": Case(
-        parts(lambda kit: w.StaleGuesses("left", 2)), parts(lambda kit: SampledJacobi("left", 2))),
+        parts(lambda kit: w.StaleGuesses("left", 2)), parts(lambda kit: SampledJacobi("left", 2))
+    ),
     "always accept": Case(parts(chain, w.AlwaysAccept), parts(chain), blind=False),
 }
 
@@ -110,15 +129,21 @@ def test_greedy_equality_sees_it_or_is_blind_to_it(case):
     assert writes_the_greedy_tokens(case.wrong, toy(12, share=0.8, sharp=3.0)) == case.blind
 
 
-@pytest.mark.parametrize("broken", [w.FirstRowsKept, w.PositionsByRow], ids=["first rows kept", "positions by row"])
+@pytest.mark.parametrize(
+    "broken", [w.FirstRowsKept, w.PositionsByRow], ids=["first rows kept", "positions by row"]
+)
 def test_a_cache_that_is_wrong_is_caught(broken):
     def tree(kit):
-        return Parts(DraftShape(kit.open("draft"), full_tree((2, 2)), False), Fixed(2, 2, 8), TokenRejection())
+        return Parts(
+            DraftShape(kit.open("draft"), full_tree((2, 2)), False), Fixed(2, 2, 8), TokenRejection()
+        )
 
     kit = toy(12, share=0.8, sharp=3.0)
     assert writes_the_greedy_tokens(tree, kit)
     assert not writes_the_greedy_tokens(tree, toy(12, share=0.8, sharp=3.0), broken(kit.net, kit.context))
-    run, target, fresh = tree(kit), broken(kit.net, kit.context), TinyTarget(kit.net, kit.context)
+    run = tree(kit)
+    target = broken(kit.net, kit.context)
+    fresh = TinyTarget(kit.net, kit.context)
     state, worst = State(list(PROMPT), Sampling(0.0), limit=40), 0.0
     open_run(run, target, state)
     while not state.done:

@@ -1,4 +1,6 @@
-"""The distribution of the real engine, cache included, at temperatures above 0: every run of every exact method, enumerated."""
+"""The distribution of the real engine, cache included, at temperatures above 0: every run of every exact
+method, enumerated."""
+
 from __future__ import annotations
 
 import pytest
@@ -26,19 +28,31 @@ SAMPLE = sample()
 
 
 def cases(table: dict, most: int) -> list:
-    """Every exact method with every small setting. ``make test`` takes the first ``most`` of each method of the sample."""
-    return [later(named(method, knobs), method.key in SAMPLE and i < most)
-            for method in methods("exact") for i, knobs in enumerate(small_knobs(method, table))]
+    """Every exact method with every small setting. ``make test`` takes the first ``most`` of each method of
+    the sample."""
+    return [
+        later(named(method, knobs), method.key in SAMPLE and i < most)
+        for method in methods("exact")
+        for i, knobs in enumerate(small_knobs(method, table))
+    ]
 
 
 EXACT = cases(SMALL, 2)
 COUNT = 3
-MANY, FEW = 400, 60  # endings of the opening round at V=3 beyond which later rounds, and V=4, would take too long
+MANY, FEW = (
+    400,
+    60,
+)  # endings of the opening round at V=3 beyond which later rounds, and V=4, would take too long
 
 
 def enumerate_method(method, knobs, sampling, vocab, *, warm, stop=frozenset(), count=COUNT, most=10**9):
-    """Distance of the method's distribution from the target's, how many endings there are, draft tokens expected to be accepted, refusals."""
-    kit, accepted, refused = toy_of(method, vocab, share=0.5, sharp=0.8), [0.0], [0.0]  # cells that after_round adds to
+    """Distance of the method's distribution from the target's, how many endings there are, draft tokens
+    expected to be accepted, refusals."""
+    kit, accepted, refused = (
+        toy_of(method, vocab, share=0.5, sharp=0.8),
+        [0.0],
+        [0.0],
+    )  # cells that after_round adds to
     provided(method, kit)
     parts = method.build(kit, **knobs)
     state = begin(parts, kit, sampling, count, warm, prompt=[token % vocab for token in PROMPT], stop=stop)
@@ -61,10 +75,14 @@ def test_the_joint_distribution_of_three_tokens_is_the_targets(method, knobs):
     off, opening, taken, refused = enumerate_method(method, knobs, Sampling(1.0), 3, warm=0)
     assert off < 1e-12 and opening >= 2**COUNT, "a toy with few endings proves little"
     if opening <= MANY:
-        off, _, accepted, more = enumerate_method(method, knobs, Sampling(1.0), 4 if opening <= FEW else 3, warm=2)
+        off, _, accepted, more = enumerate_method(
+            method, knobs, Sampling(1.0), 4 if opening <= FEW else 3, warm=2
+        )
         assert off < 1e-12
         taken, refused = taken + accepted, refused + more
-    assert (taken > 0.1) == (refused > 0.01) == (method.key != "autoregressive"), "nothing accepted, or nothing refused, proves little"
+    assert (taken > 0.1) == (refused > 0.01) == (method.key != "autoregressive"), (
+        "nothing accepted, or nothing refused, proves little"
+    )
 
 
 @pytest.mark.parametrize("method, knobs", cases(SMALL, 1))
@@ -85,6 +103,7 @@ def test_the_joint_distribution_of_four_tokens_with_drafts_of_three(method, knob
 
 @pytest.mark.parametrize("method, knobs", cases(SMALL, 1))
 def test_the_distribution_holds_with_an_end_token(method, knobs):
-    """An accepted end token ends the run inside a draft; the distribution of what is written is still the target's."""
+    """An accepted end token ends the run inside a draft; the distribution of what is written is still the
+    target's."""
     off, endings, *_ = enumerate_method(method, knobs, Sampling(1.0, top_k=2), 3, warm=0, stop=frozenset({0}))
     assert off < 1e-12 and endings >= 4

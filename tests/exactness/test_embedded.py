@@ -1,6 +1,8 @@
-"""The embedded targets, as they ship: greedy equality of every method, and the distribution of its first tokens by Monte-Carlo.
+"""The embedded targets, as they ship: greedy equality of every method, and the distribution of its first
+tokens by Monte-Carlo.
 
 The default chat model has every trained drafter; the 16 M target is quick, for what needs many runs."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -37,12 +39,16 @@ def runnable(loaded, *exactness):
 @pytest.mark.parametrize("every", [False, True], ids=["sample", "all"])
 def test_methods_write_what_plain_decoding_writes(loaded, every):
     tried = sample()
-    for i, method in enumerate(m for m in runnable(loaded, "exact", "greedy only") if every or m.key in tried):
+    for i, method in enumerate(
+        m for m in runnable(loaded, "exact", "greedy only") if every or m.key in tried
+    ):
         answer = certify.greedy(loaded, method.key, [certify.PROMPTS[i % len(certify.PROMPTS)]], SHORT)
         assert answer["status"] == "identical", f"{method.key}: {answer['detail']}"
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["sample", "all"])
+@pytest.mark.parametrize(
+    "every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["sample", "all"]
+)
 def test_the_default_target_writes_what_plain_decoding_writes(every):
     default = load(device="cpu")
     _, temperature, text, remarks = next(generate_answers(default))  # "What is the capital of France?"
@@ -57,19 +63,31 @@ def test_the_default_target_writes_what_plain_decoding_writes(every):
 @pytest.mark.thorough
 @pytest.mark.parametrize("target", ["Llama-specviz-16M", "SmolLM2-135M-Instruct"])
 def test_all_methods_together_follow_the_targets_distribution(target):
-    """At temperature 1 with top-p. The runs of all exact methods follow one distribution, so eight of each are counted together; chi-square
-    over the first tokens, where a single one outside the distribution's support fails."""
+    """At temperature 1 with top-p. The runs of all exact methods follow one distribution, so eight of each
+    are counted together; chi-square over the first tokens, where a single one outside the distribution's
+    support fails."""
     loaded = load(target, device="cpu")
     many, sampling = runnable(loaded, "exact"), Sampling(1.0, top_p=0.95)
     each = max(8, 250 // len(many))
     with torch.inference_mode():
         ids = certify.encode(loaded, certify.PROMPTS[0])
-        cells = Cells.build(certify.NextTokenDistribution(loaded.open_target(), ids, sampling), each * len(many), 2, loaded.end_tokens)
+        cells = Cells.build(
+            certify.NextTokenDistribution(loaded.open_target(), ids, sampling),
+            each * len(many),
+            2,
+            loaded.end_tokens,
+        )
         counts = Counter()
         for i, method in enumerate(many):
             seeded = replace(sampling, seed=1 + i)
-            counts.update(cells.find(tokens[:2]) for tokens, _ in certify.first_tokens(loaded, method, None, ids, seeded, each))
-    assert len(cells.expected) > 5 and abs(normal_score(*chi_square(cells.expected, counts, each * len(many)))) < 4
+            counts.update(
+                cells.find(tokens[:2])
+                for tokens, _ in certify.first_tokens(loaded, method, None, ids, seeded, each)
+            )
+    assert (
+        len(cells.expected) > 5
+        and abs(normal_score(*chi_square(cells.expected, counts, each * len(many)))) < 4
+    )
     forget()
 
 

@@ -1,4 +1,6 @@
-"""A target with sparse experts writes what its dense forward pass writes: greedy, in distribution, and not with a wrong union."""
+"""A target with sparse experts writes what its dense forward pass writes: greedy, in distribution, and not
+with a wrong union."""
+
 from __future__ import annotations
 
 import pytest
@@ -26,10 +28,14 @@ def models(tmp_path_factory):
     sizes = {**toy_target.SIZES, "vocab_size": VOCAB}
     torch.manual_seed(5)
     net = ExpertsLlama(toy_target.LlamaConfig(**sizes), 12, 8)
-    net.load_state_dict({name: t for name, t in made.state_dict().items() if ".layers." in name}, strict=False)
+    net.load_state_dict(
+        {name: t for name, t in made.state_dict().items() if ".layers." in name}, strict=False
+    )
     found = []
     for name in ("target", "draft"):
-        found.append(ExpertsModel(toy_target.folder(folder / name, net, vocab_size=VOCAB), dtype=torch.float64))
+        found.append(
+            ExpertsModel(toy_target.folder(folder / name, net, vocab_size=VOCAB), dtype=torch.float64)
+        )
         with torch.no_grad():
             for weight in net.parameters():
                 weight.add_(torch.randn(weight.shape) * float(weight.std(unbiased=False)) * 0.3)
@@ -40,7 +46,9 @@ def models(tmp_path_factory):
 @pytest.mark.parametrize("width", [1, 2])
 def test_the_joint_distribution_is_that_of_the_pass_over_all_experts(models, width):
     target, _ = models
-    kit, sampling, prompt = Pair(*models, VOCAB, [[1, 2, 0]]), Sampling(1.0), [1, 2, 0, 2]
+    kit = Pair(*models, VOCAB, [[1, 2, 0]])
+    sampling = Sampling(1.0)
+    prompt = [1, 2, 0, 2]
     target.read_all_experts()
     want = joint(lambda tokens: all_rows(target.open(), tokens), prompt, COUNT, sampling, VOCAB)
     target.read_all_experts(False)
@@ -61,8 +69,12 @@ def test_a_union_without_negative_weights_changes_the_distribution(right, uses, 
     assert off < 1e-12 if right else off > 1e-3
 
 
-@pytest.mark.parametrize("key", ["blockffn", "speculative", "draft_tree", "swift", "knapspec", "prompt_lookup"])
-@pytest.mark.parametrize("sizes", [{}, {"num_key_value_heads": 1, "num_hidden_layers": 4}], ids=["two groups", "one group"])
+@pytest.mark.parametrize(
+    "key", ["blockffn", "speculative", "draft_tree", "swift", "knapspec", "prompt_lookup"]
+)
+@pytest.mark.parametrize(
+    "sizes", [{}, {"num_key_value_heads": 1, "num_hidden_layers": 4}], ids=["two groups", "one group"]
+)
 def test_methods_write_what_plain_decoding_writes(key, sizes, tmp_path, monkeypatch):
     monkeypatch.setattr(toy_target, "SIZES", toy_target.SIZES | sizes)
     net = toy_target.net(2)
@@ -75,7 +87,9 @@ def test_methods_write_what_plain_decoding_writes(key, sizes, tmp_path, monkeypa
     kit, method = Pair(*models, toy_target.VOCAB, [prompt]), catalogue()[key]
     want = greedy(lambda tokens: all_rows(kit.model.open(), tokens), prompt, 40)
     parts = method.build(kit, **method.read_knobs({}))
-    state = begin(parts, kit, Sampling(0.0), 40, prompt=prompt, costs=FixedCosts())  # what is gated by cost depends on no clock
+    state = begin(
+        parts, kit, Sampling(0.0), 40, prompt=prompt, costs=FixedCosts()
+    )  # what is gated by cost depends on no clock
     while not state.done:
         player(parts)(parts, kit.target, state)
     assert state.tokens == want and state.round < 40

@@ -1,4 +1,6 @@
-"""The distribution of the shipped forward: every exact method enumerated on our own Llama, in double precision, cache included."""
+"""The distribution of the shipped forward: every exact method enumerated on our own Llama, in double
+precision, cache included."""
+
 from __future__ import annotations
 
 import copy
@@ -15,15 +17,29 @@ from .enumeration import TooMany, distance, joint, probs_of_engine
 from .pair import Pair
 from .toys import CAPABILITIES, begin, cache_error, later, methods, needs_own_target, sample, small_knobs
 
-VOCAB, PROMPT, COUNT = 3, [1, 2, 0, 2, 1, 2], 3
+VOCAB = 3
+PROMPT = [1, 2, 0, 2, 1, 2]
+COUNT = 3
 EXACT = [method for method in methods("exact") if not needs_own_target(method)]
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("llama")
-    net = network(tf.LlamaConfig(vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_hidden_layers=4, num_attention_heads=2,
-                                 num_key_value_heads=1, max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None))
+    net = network(
+        tf.LlamaConfig(
+            vocab_size=VOCAB,
+            hidden_size=16,
+            intermediate_size=24,
+            num_hidden_layers=4,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=64,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=None,
+        )
+    )
     noisy, source = copy.deepcopy(net), torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in noisy.parameters():
@@ -54,12 +70,19 @@ def test_the_joint_distribution_of_three_tokens_is_the_targets(method, models):
 
 @torch.inference_mode()
 def enumerate_method(method, models, count):
-    """Distance of the method's distribution from the target's, how many endings there are, draft tokens expected to be accepted."""
-    kit, sampling, accepted = Pair(*models, VOCAB, [PROMPT, [2, 0, 1, 1, 2, 0]]), Sampling(1.0), [0.0]
+    """Distance of the method's distribution from the target's, how many endings there are, draft tokens
+    expected to be accepted."""
+    kit = Pair(*models, VOCAB, [PROMPT, [2, 0, 1, 1, 2, 0]])
+    sampling = Sampling(1.0)
+    accepted = [0.0]
     assert method.needs <= kit.target.capabilities | CAPABILITIES
     knobs = small_knobs(method)[-1]
-    knobs |= {"caution": 0.0} if "caution" in knobs else {}  # a gate lets nothing through so early; test_distribution has it
-    knobs |= {"sure": 0.0} if method.key == "dspark" else {}  # nor does the confidence of a head that is not trained
+    knobs |= (
+        {"caution": 0.0} if "caution" in knobs else {}
+    )  # a gate lets nothing through so early; test_distribution has it
+    knobs |= (
+        {"sure": 0.0} if method.key == "dspark" else {}
+    )  # nor does the confidence of a head that is not trained
     parts, fresh = method.build(kit, **knobs), kit.model.open()
     state = begin(parts, kit, sampling, count, warm=1, prompt=PROMPT)
 

@@ -1,4 +1,6 @@
-"""At temperature 0 every exact method writes, token by token, what plain decoding writes; its cache is a fresh prefill's."""
+"""At temperature 0 every exact method writes, token by token, what plain decoding writes; its cache is a
+fresh prefill's."""
+
 from __future__ import annotations
 
 import random
@@ -30,22 +32,28 @@ LENGTH = 36
 
 
 def write(method, knobs, kit, prompt, limit, stop=frozenset()):
-    """The tokens of a run; every cache is compared with a fresh prefill after each round. Also the draft tokens accepted."""
+    """The tokens of a run; every cache is compared with a fresh prefill after each round. Also the draft
+    tokens accepted."""
     parts = method.build(kit, **knobs)
-    state, fresh, accepted = State(list(prompt), Sampling(0.0), limit=limit, stop=stop), TinyTarget(kit.net, kit.context), 0
+    state = State(list(prompt), Sampling(0.0), limit=limit, stop=stop)
+    fresh = TinyTarget(kit.net, kit.context)
+    accepted = 0
     open_run(parts, kit.target, state)
     while not state.done:
         outcome = player(parts)(parts, kit.target, state)
         accepted += len(outcome.verdict.path) + (outcome.verdict.kind == "accepted")
         assert cache_error(kit.target, fresh, state.tokens) < 1e-11
-        for model in kit.opened[1:]:  # a draft with a wrong cache would still be compatible, only seldom right
+        for model in kit.opened[
+            1:
+        ]:  # a draft with a wrong cache would still be compatible, only seldom right
             assert kv_error(model, TinyTarget(model.net, kit.context), model.cached_tokens + [0]) < 1e-11
     return state.tokens, accepted
 
 
 @pytest.mark.parametrize("method", CASES)
 def test_tokens_and_cache_equal_plain_decoding(method):
-    """Default knobs, every small combination, and knobs from anywhere in their ranges, on drafts from hopeless to perfect."""
+    """Default knobs, every small combination, and knobs from anywhere in their ranges, on drafts from
+    hopeless to perfect."""
     taken = 0
     settings = [method.read_knobs({}), *small_knobs(method), *(any_knobs(method, i) for i in range(2))]
     for i, knobs in enumerate(settings):
@@ -67,7 +75,9 @@ def test_end_tokens_and_limits_cut_where_plain_decoding_stops(method):
         limit, stop = rng.randint(1, 14), frozenset(rng.sample(range(12), i % 3))
         knobs = method.read_knobs({}) if i % 2 else any_knobs(method, i)
         want = greedy(kit.net.logits, PROMPT, limit, stop)
-        assert write(method, knobs, kit, PROMPT, limit, stop)[0] == want, f"{knobs}, limit {limit}, end tokens {set(stop)}"
+        assert write(method, knobs, kit, PROMPT, limit, stop)[0] == want, (
+            f"{knobs}, limit {limit}, end tokens {set(stop)}"
+        )
 
 
 def first_difference(a, b):

@@ -1,5 +1,6 @@
-"""Classifier-free guidance: methods on a guided target have its guided distribution, cache included; a target that guides only its
-root does not."""
+"""Classifier-free guidance: methods on a guided target have its guided distribution, cache included; a
+target that guides only its root does not."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -14,7 +15,9 @@ from specviz.targets.guided import GuidedTarget
 from .enumeration import distance, joint, probs_of_engine
 from .toys import PROMPT, SMALL, TinyTarget, begin, greedy, player, small_knobs, toy
 
-VOCAB, SCALE, COUNT = 3, 2.5, 3
+VOCAB = 3
+SCALE = 2.5
+COUNT = 3
 UNGUIDED = [0, 0, 2]  # token 1 is a word
 METHODS = ("autoregressive", "speculative", "prompt_lookup", "speculative_jacobi", "token_recycling")
 
@@ -45,7 +48,9 @@ def guided_logits(net):
 
 def guided_kit(kind=GuidedTarget):
     kit = toy(VOCAB, share=0.5, sharp=0.8)
-    kit.open_net = lambda net: kind(TinyTarget(net, kit.context), TinyTarget(net, kit.context), UNGUIDED, SCALE)
+    kit.open_net = lambda net: kind(
+        TinyTarget(net, kit.context), TinyTarget(net, kit.context), UNGUIDED, SCALE
+    )
     kit.target = kit.open_net(kit.net)
     return kit
 
@@ -93,7 +98,10 @@ def test_only_tokens_of_the_output_are_drawn():
 def test_greedy_text_is_that_of_the_guided_logits():
     for key in METHODS:
         kit, method = guided_kit(), catalogue()[key]
-        parts, prompt = method.build(kit, **small_knobs(method, SMALL)[0]), [token % VOCAB for token in PROMPT]
+        parts, prompt = (
+            method.build(kit, **small_knobs(method, SMALL)[0]),
+            [token % VOCAB for token in PROMPT],
+        )
         state = begin(parts, kit, Sampling(0.0), 9, prompt=prompt)
         while not state.done:
             player(parts)(parts, kit.target, state)

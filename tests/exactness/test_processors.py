@@ -1,4 +1,6 @@
-"""Penalties, biases, bans and masks: every exact method writes what plain decoding with the same processors writes."""
+"""Penalties, biases, bans and masks: every exact method writes what plain decoding with the same processors
+writes."""
+
 from __future__ import annotations
 
 import itertools
@@ -28,7 +30,19 @@ from specviz.verifiers import TokenRejection
 from specviz.verifiers.judge import JudgeDecoding
 
 from .enumeration import distance, probs_of_engine
-from .toys import PROMPT, begin, later, methods, needs_own_target, player, provided, sample, small_knobs, toy, toy_of
+from .toys import (
+    PROMPT,
+    begin,
+    later,
+    methods,
+    needs_own_target,
+    player,
+    provided,
+    sample,
+    small_knobs,
+    toy,
+    toy_of,
+)
 
 SAMPLE = sample()
 COUNT = 3
@@ -61,16 +75,26 @@ class Spec:
     top_p: float = 1.0
 
     def processors(self, vocab: int, stop) -> Processors:
-        return Processors([Bigrams(vocab)] * self.grammar + [BadWords(self.bad)] * bool(self.bad)
-                          + [MinTokens(self.least, stop)] * bool(self.least) + [LogitBias(self.bias)] * bool(self.bias)
-                          + [Penalties(self.repetition, self.frequency, self.presence)])
+        return Processors(
+            [Bigrams(vocab)] * self.grammar
+            + [BadWords(self.bad)] * bool(self.bad)
+            + [MinTokens(self.least, stop)] * bool(self.least)
+            + [LogitBias(self.bias)] * bool(self.bias)
+            + [Penalties(self.repetition, self.frequency, self.presence)]
+        )
 
     def row(self, logits: torch.Tensor, prompt: list[int], output: list[int], stop) -> torch.Tensor:
         z = logits.double().tolist()
         text = [*prompt, *output]
-        bans = [{text[-1], (text[-1] + 2) % len(z)} if self.grammar else set(),
-                {word[-1] for word in self.bad if tuple(output[len(output) - len(word) + 1:]) == tuple(word[:-1])},
-                set(stop) if len(output) < self.least else set()]
+        bans = [
+            {text[-1], (text[-1] + 2) % len(z)} if self.grammar else set(),
+            {
+                word[-1]
+                for word in self.bad
+                if tuple(output[len(output) - len(word) + 1 :]) == tuple(word[:-1])
+            },
+            set(stop) if len(output) < self.least else set(),
+        ]
         for banned in bans:
             masked = [-math.inf if token in banned else x for token, x in enumerate(z)]
             z = masked if max(masked) > -math.inf else z
@@ -102,7 +126,7 @@ def plain(net, spec: Spec, prompt: list[int], count: int, stop) -> list[int]:
     """Plain greedy decoding with the settings."""
     tokens = list(prompt)
     while len(tokens) - len(prompt) < count and (len(tokens) == len(prompt) or tokens[-1] not in stop):
-        tokens.append(int(spec.row(net.logits(tokens)[-1], prompt, tokens[len(prompt):], stop).argmax()))
+        tokens.append(int(spec.row(net.logits(tokens)[-1], prompt, tokens[len(prompt) :], stop).argmax()))
     return tokens
 
 
@@ -125,15 +149,22 @@ def joint(net, spec: Spec, tokens: list[int], start: int, count: int, sampling: 
 
 
 def quick(method, name: str) -> bool:
-    """One method of each family with all processors together, and with one of them alone, another one in each family."""
+    """One method of each family with all processors together, and with one of them alone, another one in
+    each family."""
     alone = [spec for spec in SPECS if spec != "all"]
     return method.key in SAMPLE and name in ("all", alone[sorted(SAMPLE).index(method.key) % len(alone)])
 
 
-GREEDY = [later(pytest.param(method, name, id=f"{method.key}-{name}"), quick(method, name))
-          for method in methods("exact", "greedy only") for name in SPECS]
-SAMPLED = [later(pytest.param(method, name, id=f"{method.key}-{name}"), quick(method, name))
-           for method in methods("exact") for name in SPECS]
+GREEDY = [
+    later(pytest.param(method, name, id=f"{method.key}-{name}"), quick(method, name))
+    for method in methods("exact", "greedy only")
+    for name in SPECS
+]
+SAMPLED = [
+    later(pytest.param(method, name, id=f"{method.key}-{name}"), quick(method, name))
+    for method in methods("exact")
+    for name in SPECS
+]
 
 
 @pytest.mark.parametrize("method, name", GREEDY)
@@ -143,7 +174,9 @@ def test_greedy_tokens_equal_plain_decoding_with_the_same_processors(method, nam
         kit = toy_of(method, 12, seed=i, share=(0.9, 1.0, 0.6)[i], sharp=3.0)
         provided(method, kit)
         stop = STOP if name in ("min_tokens", "all") else frozenset()
-        state = State(list(PROMPT), spec.sampling(0.0), limit=24, stop=stop, processors=spec.processors(kit.vocab, stop))
+        state = State(
+            list(PROMPT), spec.sampling(0.0), limit=24, stop=stop, processors=spec.processors(kit.vocab, stop)
+        )
         parts = method.build(kit, **knobs)
         open_run(parts, kit.target, state)
         while not state.done:
@@ -151,10 +184,21 @@ def test_greedy_tokens_equal_plain_decoding_with_the_same_processors(method, nam
             taken += len(outcome.verdict.path) + (outcome.verdict.kind == "accepted")
         assert state.tokens == plain(kit.net, spec, PROMPT, 24, stop)
     # heads on random weights agree with no processed argmax by chance; drafts of a real model must
-    assert taken or name in ("grammar", "all", "min_tokens") or not method.needs & {"draft"}, "a run in which nothing is accepted proves little"
+    assert taken or name in ("grammar", "all", "min_tokens") or not method.needs & {"draft"}, (
+        "a run in which nothing is accepted proves little"
+    )
 
 
-def off(parts: Parts, kit, spec: Spec, processors: Processors, temperature: float, warm: int, count: int, stop=frozenset()) -> float:
+def off(
+    parts: Parts,
+    kit,
+    spec: Spec,
+    processors: Processors,
+    temperature: float,
+    warm: int,
+    count: int,
+    stop=frozenset(),
+) -> float:
     """Distance of the engine's distribution of ``count`` tokens from plain decoding's."""
     prompt = [token % kit.vocab for token in PROMPT]
     sampling = spec.sampling(temperature)
@@ -175,7 +219,12 @@ def test_the_joint_distribution_is_that_of_plain_decoding(method, name):
     for warm in (0, 1):
         kit = toy_of(method, 3, share=0.5, sharp=0.8)
         provided(method, kit)
-        assert off(method.build(kit, **knobs), kit, spec, spec.processors(3, stop), 1.0, warm, COUNT - warm, stop) < 1e-12
+        assert (
+            off(
+                method.build(kit, **knobs), kit, spec, spec.processors(3, stop), 1.0, warm, COUNT - warm, stop
+            )
+            < 1e-12
+        )
 
 
 class WithoutPath(Penalties):
@@ -203,11 +252,14 @@ def chain(kit, verifier=None) -> Parts:
     return Parts(DraftChain(kit.open("draft")), Fixed(2), verifier or TokenRejection())
 
 
-@pytest.mark.parametrize("name, spec, wrong, verifier", [
-    ("penalty", Spec(1.0, 1.2, 0.9), [WithoutPath(1.0, 1.2, 0.9)], None),
-    ("bias", SPECS["bias"], [LastRowOnly(SPECS["bias"].bias)], None),
-    ("mask", SPECS["grammar"], [Bigrams(3)], Raw()),
-])
+@pytest.mark.parametrize(
+    "name, spec, wrong, verifier",
+    [
+        ("penalty", Spec(1.0, 1.2, 0.9), [WithoutPath(1.0, 1.2, 0.9)], None),
+        ("bias", SPECS["bias"], [LastRowOnly(SPECS["bias"].bias)], None),
+        ("mask", SPECS["grammar"], [Bigrams(3)], Raw()),
+    ],
+)
 def test_a_wrong_variant_is_caught(name, spec, wrong, verifier):
     kit = toy(3, share=0.5, sharp=0.8)
     right = off(chain(kit), kit, spec, spec.processors(3, frozenset()), 1.0, 0, COUNT)
@@ -220,7 +272,13 @@ def test_siblings_with_different_ancestors_get_different_penalties():
 
     tree = DraftTree((0, 1, 2, 2), (-1, -1, 0, 1), (-1,) * 4)
     scores = Processors([Penalties(presence=1.0)]).scores(tree, Scores(torch.zeros(5, 4)), [3, 3, 1], 2)
-    assert scores.logits.tolist() == [[0, -1, 0, 0], [-1, -1, 0, 0], [0, -1, 0, 0], [-1, -1, -1, 0], [0, -1, -1, 0]]
+    assert scores.logits.tolist() == [
+        [0, -1, 0, 0],
+        [-1, -1, 0, 0],
+        [0, -1, 0, 0],
+        [-1, -1, -1, 0],
+        [0, -1, -1, 0],
+    ]
     assert scores.model_logits.eq(0).all()
 
 
@@ -241,24 +299,37 @@ class Banned(Bigrams):
     """A grammar that also counts what was written against it."""
 
     def broken(self, tokens: list[int], start: int) -> int:
-        return sum(after in self.banned(Context(tokens[:i + 1], (), ()), ()) for i, after in enumerate(tokens[1:]) if i + 1 >= start)
+        return sum(
+            after in self.banned(Context(tokens[: i + 1], (), ()), ())
+            for i, after in enumerate(tokens[1:])
+            if i + 1 >= start
+        )
 
 
-LOSSY = [later(pytest.param(method, id=method.key), method.key in ("judge", "fly", "superposed", "fastcot", "reward_guided"))
-         for method in methods("approximate") if method.key != "parallel_branches"  # its outline needs a tokenizer
-         and not needs_own_target(method)]  # scales: tests/loops/test_next_scale.py
+LOSSY = [
+    later(
+        pytest.param(method, id=method.key),
+        method.key in ("judge", "fly", "superposed", "fastcot", "reward_guided"),
+    )
+    for method in methods("approximate")
+    if method.key != "parallel_branches"  # its outline needs a tokenizer
+    and not needs_own_target(method)
+]  # scales: tests/loops/test_next_scale.py
 
 
 @pytest.mark.parametrize("method", LOSSY)
 def test_only_methods_that_declare_it_write_tokens_that_a_mask_forbids(method):
-    """A response_format is refused for a method that declares ``unchecked``; every other one keeps to the mask, however lossy it is."""
+    """A response_format is refused for a method that declares ``unchecked``; every other one keeps to the
+    mask, however lossy it is."""
     broken = 0
     for seed, temperature in itertools.product(range(4), (0.0, 1.0)):
         for knobs in (method.read_knobs({}), *small_knobs(method)[:2]):
             kit = toy_of(method, 12, seed=seed, share=0.6, sharp=1.0)
             provided(method, kit)
             mask = Banned(kit.vocab)
-            state = State(list(PROMPT), Sampling(temperature, seed=seed), limit=24, processors=Processors([mask]))
+            state = State(
+                list(PROMPT), Sampling(temperature, seed=seed), limit=24, processors=Processors([mask])
+            )
             parts = method.build(kit, **knobs)
             with torch.inference_mode():
                 for _ in (parts.loop or speculate)(parts, kit.target, state):
@@ -267,19 +338,55 @@ def test_only_methods_that_declare_it_write_tokens_that_a_mask_forbids(method):
     assert bool(broken) == bool(method.unchecked)
 
 
-# methods whose drafts, or some of them, are copied from texts, or come from a pass over other guesses or over another vocabulary
-UNMASKED = {"adapld", "aded", "anpd", "cllm", "copyspec", "cs_drafting", "dresd", "dresd_store", "gauss_seidel_jacobi", "grammar_forced",
-            "iad", "jacobi", "lexical_units", "logitspec", "lookahead", "ngram_map", "ngram_mod", "omnidraft", "predicted_output",
-            "prompt_lookup", "rasd", "refined_ngram", "rest", "sam_decoding", "sam_store", "slem", "slrs", "speculative_jacobi",
-            "suffix_decoding", "tr_jacobi", "trie_lookahead"}
-MASKED = [later(pytest.param(method, id=method.key), method.key in ("rsd_s", "opt_tree", "spectr", "falcon", "redrafter", "ddtree", "medusa"))
-          for method in methods("exact", "greedy only") if method.key not in UNMASKED]
+# methods whose drafts, or some of them, are copied from texts, or come from a pass over other guesses or
+# over another vocabulary
+UNMASKED = {
+    "adapld",
+    "aded",
+    "anpd",
+    "cllm",
+    "copyspec",
+    "cs_drafting",
+    "dresd",
+    "dresd_store",
+    "gauss_seidel_jacobi",
+    "grammar_forced",
+    "iad",
+    "jacobi",
+    "lexical_units",
+    "logitspec",
+    "lookahead",
+    "ngram_map",
+    "ngram_mod",
+    "omnidraft",
+    "predicted_output",
+    "prompt_lookup",
+    "rasd",
+    "refined_ngram",
+    "rest",
+    "sam_decoding",
+    "sam_store",
+    "slem",
+    "slrs",
+    "speculative_jacobi",
+    "suffix_decoding",
+    "tr_jacobi",
+    "trie_lookahead",
+}
+MASKED = [
+    later(
+        pytest.param(method, id=method.key),
+        method.key in ("rsd_s", "opt_tree", "spectr", "falcon", "redrafter", "ddtree", "medusa"),
+    )
+    for method in methods("exact", "greedy only")
+    if method.key not in UNMASKED
+]
 
 
 @pytest.mark.parametrize("method", MASKED)
 def test_a_drafter_with_a_distribution_of_its_own_sees_the_mask_while_its_tree_grows(method):
     drafted = 0
-    for temperature in (0.0, 1.0)[:2 - (method.exactness == "greedy only")]:
+    for temperature in (0.0, 1.0)[: 2 - (method.exactness == "greedy only")]:
         kit = toy_of(method, 12, seed=1, share=0.6, sharp=1.0)
         provided(method, kit)
         mask, parts = Bigrams(kit.vocab), method.build(kit, **method.read_knobs({}))
@@ -298,7 +405,11 @@ def test_a_judge_keeps_no_token_that_a_mask_forbids():
     kit = toy(12, share=0.0, sharp=1.0)
     mask = Banned(kit.vocab)
     state = State(list(PROMPT), Sampling(0.0), limit=24, processors=Processors([mask]))
-    parts = Parts(without_processors(DraftChain(kit.open("draft"))), Fixed(3), JudgeDecoding(lambda states: torch.ones(len(states)), 0.5))
+    parts = Parts(
+        without_processors(DraftChain(kit.open("draft"))),
+        Fixed(3),
+        JudgeDecoding(lambda states: torch.ones(len(states)), 0.5),
+    )
     open_run(parts, kit.target, state)
     while not state.done:
         player(parts)(parts, kit.target, state)

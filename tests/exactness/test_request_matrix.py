@@ -1,7 +1,10 @@
-"""The matrix of requests: every processor x every verifier family x chain, tree and batch, greedy and sampled.
+"""The matrix of requests: every processor x every verifier family x chain, tree and batch, greedy and
+sampled.
 
-test_processors.py has all methods with groups of processors; here each processor stands alone, once for each kind of verifier.
+test_processors.py has all methods with groups of processors; here each processor stands alone, once for
+each kind of verifier.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -14,7 +17,19 @@ from specviz.loops.batched import Batch, unbatchable_reason
 from specviz.methods import catalogue
 
 from .enumeration import distance, every
-from .test_processors import COUNT, STOP, Bigrams, LastRowOnly, Processors, Raw, Spec, WithoutPath, joint, off, plain
+from .test_processors import (
+    COUNT,
+    STOP,
+    Bigrams,
+    LastRowOnly,
+    Processors,
+    Raw,
+    Spec,
+    WithoutPath,
+    joint,
+    off,
+    plain,
+)
 from .toys import PROMPT, SMALL, later, methods, player, provided, small_knobs, toy_of
 
 PROCESSORS = {
@@ -42,7 +57,8 @@ VERIFIERS = {  # (class of the verifier, shape of its drafts): a method that use
 
 
 def cases(quick: int = 10):
-    """Every processor for every verifier; ``make test`` tries each processor with one verifier, or ``quick`` of these pairs."""
+    """Every processor for every verifier; ``make test`` tries each processor with one verifier, or
+    ``quick`` of these pairs."""
     for (i, pair), (j, name) in itertools.product(enumerate(VERIFIERS), enumerate(PROCESSORS)):
         case = pytest.param(catalogue()[VERIFIERS[pair]], pair[1], name, id=f"{pair[0]}-{pair[1]}-{name}")
         yield later(case, j % len(VERIFIERS) == i and i < quick)
@@ -52,18 +68,30 @@ def stop_of(name: str) -> frozenset[int]:
     return STOP if name == "min_tokens" else frozenset()
 
 
-def begun(method, name: str, vocab: int, temperature: float, limit: int, prompt, rng=None, seed: int = 0, knobs=None):
+def begun(
+    method, name: str, vocab: int, temperature: float, limit: int, prompt, rng=None, seed: int = 0, knobs=None
+):
     """(parts, kit, state) of a request that is not opened yet."""
     spec, stop = PROCESSORS[name], stop_of(name)
     kit = toy_of(method, vocab, seed=seed, share=0.6, sharp=3.0 if temperature == 0 else 0.8)
     provided(method, kit)
-    state = State(list(prompt), spec.sampling(temperature), rng, limit=limit, stop=stop, processors=spec.processors(vocab, stop))
+    state = State(
+        list(prompt),
+        spec.sampling(temperature),
+        rng,
+        limit=limit,
+        stop=stop,
+        processors=spec.processors(vocab, stop),
+    )
     return method.build(kit, **(method.read_knobs({}) if knobs is None else knobs)), kit, state
 
 
 def test_every_kind_of_verifier_of_an_exact_method_has_its_rows():
-    used = {type(method.build(toy_of(method, 3), **small_knobs(method)[0]).verifier).__name__ for method in methods("exact")
-            if method.family in {catalogue()[key].family for key in VERIFIERS.values()} | {"Pipelined"}}
+    used = {
+        type(method.build(toy_of(method, 3), **small_knobs(method)[0]).verifier).__name__
+        for method in methods("exact")
+        if method.family in {catalogue()[key].family for key in VERIFIERS.values()} | {"Pipelined"}
+    }
     assert used == {name for name, _ in VERIFIERS}
 
 
@@ -77,7 +105,9 @@ def test_greedy_alone(method, shape, name):
         assert state.tokens == plain(kit.net, PROCESSORS[name], PROMPT, 20, stop_of(name))
 
 
-@pytest.mark.parametrize("method, shape", [pytest.param(catalogue()[key], shape, id=key) for (_, shape), key in VERIFIERS.items()])
+@pytest.mark.parametrize(
+    "method, shape", [pytest.param(catalogue()[key], shape, id=key) for (_, shape), key in VERIFIERS.items()]
+)
 def test_the_rows_have_the_shape_they_say(method, shape):
     parts, kit, state = begun(method, "top_p", 12, 1.0, 40, PROMPT)
     open_run(parts, kit.target, state)
@@ -118,25 +148,45 @@ def test_greedy_in_a_batch_of_other_requests(method, shape, name):
 
 @pytest.mark.parametrize("method, shape, name", filter(batched, cases(1)))
 def test_sampled_in_a_batch_of_another_request(method, shape, name):
-    count, net, probs = 2, None, {}
+    count = 2
+    net = None
+    probs = {}
     knobs = small_knobs(method, SMALL | {"depth": 1, "gamma": 1})[0]
 
     def written(rng):
         nonlocal net
         batch = Batch()
-        parts, kit, state = begun(method, name, 3, 1.0, count + 1, [token % 3 for token in PROMPT], rng, knobs=knobs)
+        parts, kit, state = begun(
+            method, name, 3, 1.0, count + 1, [token % 3 for token in PROMPT], rng, knobs=knobs
+        )
         batch.join(parts, kit.target, state)
         net = kit.net
-        batch.join(*_again(begun(method, "mask" if name != "mask" else "logit_bias", 3, 1.0, 9, [2, 1], RandomStreams(1), 1, knobs)))
+        batch.join(
+            *_again(
+                begun(
+                    method,
+                    "mask" if name != "mask" else "logit_bias",
+                    3,
+                    1.0,
+                    9,
+                    [2, 1],
+                    RandomStreams(1),
+                    1,
+                    knobs,
+                )
+            )
+        )
         while len(state.tokens) - state.start < count and not state.ended:
             batch.round()
-        return tuple(state.tokens[state.start:][:count])
+        return tuple(state.tokens[state.start :][:count])
 
     with torch.inference_mode():
         for tokens, prob in every(written):
             probs[tokens] = probs.get(tokens, 0.0) + prob
     prompt = [token % 3 for token in PROMPT]
-    want = joint(net, PROCESSORS[name], prompt, len(prompt), count, PROCESSORS[name].sampling(1.0), stop_of(name))
+    want = joint(
+        net, PROCESSORS[name], prompt, len(prompt), count, PROCESSORS[name].sampling(1.0), stop_of(name)
+    )
     assert distance(probs, want) < 1e-12
 
 
@@ -146,8 +196,14 @@ def _again(request):
 
 
 @pytest.mark.parametrize("key", ["speculative", "rsd_s"])
-@pytest.mark.parametrize("name, wrong", [("frequency_penalty", WithoutPath(1.0, 0.8, 0.0)), ("logit_bias", LastRowOnly(PROCESSORS["logit_bias"].bias)),
-                                         ("mask", None)])
+@pytest.mark.parametrize(
+    "name, wrong",
+    [
+        ("frequency_penalty", WithoutPath(1.0, 0.8, 0.0)),
+        ("logit_bias", LastRowOnly(PROCESSORS["logit_bias"].bias)),
+        ("mask", None),
+    ],
+)
 def test_wrong_variants_are_caught_on_chains_and_trees(key, name, wrong):
     method, spec = catalogue()[key], PROCESSORS[name]
     kit = toy_of(method, 3, share=0.5, sharp=0.8)

@@ -1,5 +1,7 @@
-"""Wrong variants of Gumiho, Uno and Orthrus, each beside the right one: greedy equality is blind to the wrong distributions, and the
-enumerated distribution is not; what Gumiho's Full Tree Attention appends to a path is not what the target writes there."""
+"""Wrong variants of Gumiho, Uno and Orthrus, each beside the right one: greedy equality is blind to the
+wrong distributions, and the enumerated distribution is not; what Gumiho's Full Tree Attention appends to a
+path is not what the target writes there."""
+
 from __future__ import annotations
 
 import pytest
@@ -25,7 +27,8 @@ class OtherNoise(DraftPathChain):
 
 
 class FilledInTwice(DraftPathChain):
-    """Tokens of a second pass, whose rows hold the first pass's, recorded with the distribution of the first."""
+    """Tokens of a second pass, whose rows hold the first pass's, recorded with the distribution of the
+    first."""
 
     def propose(self, state, budget):
         first = self.view.logits(self.path.fillers([0.5] * (budget.gamma - 1)))
@@ -45,7 +48,11 @@ def on(kind, drafter):
     return lambda kit: Parts(drafter(kit.head(kind)), Fixed(2), TokenRejection())
 
 
-CASES = {"uno": (OtherNoise, Sampling(1.0)), "uno at half the temperature": (OtherNoise, HALF), "orthrus": (FilledInTwice, Sampling(1.0))}
+CASES = {
+    "uno": (OtherNoise, Sampling(1.0)),
+    "uno at half the temperature": (OtherNoise, HALF),
+    "orthrus": (FilledInTwice, Sampling(1.0)),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -66,9 +73,19 @@ class FullTreeAttention(Walk):
         path = list(verdict.path)
         if path and not tree.children(path[-1]):
             here = scores.logits[path[-1] + 1].argmax()
-            found = [node for node, depth in enumerate(tree.depths) if depth == len(path) + 1 and tree.tokens[node] == here]
+            found = [
+                node
+                for node, depth in enumerate(tree.depths)
+                if depth == len(path) + 1 and tree.tokens[node] == here
+            ]
             if found:
-                return Verdict((*path, found[0]), int(scores.logits[found[0] + 1].argmax()), "bonus", verdict.decisions, verdict.probs)
+                return Verdict(
+                    (*path, found[0]),
+                    int(scores.logits[found[0] + 1].argmax()),
+                    "bonus",
+                    verdict.decisions,
+                    verdict.probs,
+                )
         return verdict
 
 

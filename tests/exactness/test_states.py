@@ -1,4 +1,6 @@
-"""The distribution of targets with states: methods of their own enumerated on their own forwards, states included."""
+"""The distribution of targets with states: methods of their own enumerated on their own forwards, states
+included."""
+
 from __future__ import annotations
 
 import copy
@@ -17,7 +19,9 @@ from .enumeration import distance, joint, probs_of_engine
 from .pair import Pair
 from .toys import begin
 
-VOCAB, PROMPT, COUNT = 3, [1, 2, 0, 2, 1, 2, 0], 2
+VOCAB = 3
+PROMPT = [1, 2, 0, 2, 1, 2, 0]
+COUNT = 2
 CASES = {"mamba2": "stree", "bamba": "stree", "falcon_h1": "stree", "linear_llama": "linearised"}
 
 
@@ -33,13 +37,18 @@ def pair(request, tmp_path_factory):
     for name, one in (("target", net), ("draft", noisy)):
         one.lm_head.weight.data.mul_(0.3)  # flat enough that everything can come up
         one.save_pretrained(folder / name)
-    return catalogue()[CASES[request.param]], [RecurrentModel(folder / name, dtype=torch.float64) for name in ("target", "draft")]
+    return catalogue()[CASES[request.param]], [
+        RecurrentModel(folder / name, dtype=torch.float64) for name in ("target", "draft")
+    ]
 
 
 @torch.inference_mode()
 def off(method, models):
-    """Distance of the method's distribution from the sequential recurrence's, and the draft tokens expected to be accepted."""
-    kit, sampling, accepted = Pair(*models, VOCAB, [PROMPT, [2, 0, 1, 1, 2, 0]]), Sampling(1.0), [0.0]
+    """Distance of the method's distribution from the sequential recurrence's, and the draft tokens expected
+    to be accepted."""
+    kit = Pair(*models, VOCAB, [PROMPT, [2, 0, 1, 1, 2, 0]])
+    sampling = Sampling(1.0)
+    accepted = [0.0]
     knobs = {"nodes": 4, "depth": 2} if method.key == "linearised" else {}
     parts = method.build(kit, **method.read_knobs(knobs))
     state = begin(parts, kit, sampling, COUNT, warm=1, prompt=PROMPT)
@@ -49,7 +58,7 @@ def off(method, models):
         fresh.close()
         rows = []
         for at in range(len(tokens)):  # one token after another, without a tree
-            fresh.sync(tokens[:at + 1])
+            fresh.sync(tokens[: at + 1])
             rows.append(fresh.score(DraftTree()).logits[0])
         return torch.stack(rows)
 

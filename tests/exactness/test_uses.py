@@ -1,6 +1,8 @@
-"""What a part uses, not only what it yields: an exact method stays exact when its head ignores the text, its lookup the memory, or
-its policy what was measured. So each is shown two worlds that differ in that alone, and has to draft differently. The methods are
-found by the catalogue; below stand mutants of single parts that every other check lets live."""
+"""What a part uses, not only what it yields: an exact method stays exact when its head ignores the text,
+its lookup the memory, or its policy what was measured. So each is shown two worlds that differ in that
+alone, and has to draft differently. The methods are found by the catalogue; below stand mutants of single
+parts that every other check lets live."""
+
 from __future__ import annotations
 
 import itertools
@@ -9,7 +11,19 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specviz.core import Budget, Clock, Costs, Outcome, Parts, Sampling, Scores, State, Verdict, open_run, play
+from specviz.core import (
+    Budget,
+    Clock,
+    Costs,
+    Outcome,
+    Parts,
+    Sampling,
+    Scores,
+    State,
+    Verdict,
+    open_run,
+    play,
+)
 from specviz.drafters.layers.layer_skipping import SkippedLayers
 from specviz.drafters.lookup.trigram_search import TrigramSearch
 from specviz.methods import catalogue
@@ -41,7 +55,9 @@ def kit_of(method, **how):
 def knobs_of(method):
     """The defaults, with no gate that holds back what was found, and no likeness too small."""
     free = {"caution": 0.0, "least": min((k.low for k in method.knobs if k.name == "least"), default=0)}
-    return method.read_knobs({name: value for name, value in free.items() if any(k.name == name for k in method.knobs)})
+    return method.read_knobs(
+        {name: value for name, value in free.items() if any(k.name == name for k in method.knobs)}
+    )
 
 
 def first_draft(method, kit, prompt, spoil=lambda target: target, sampling=Sampling(0.0)):
@@ -65,7 +81,9 @@ class Shuffled:
 
     def sync(self, tokens):
         scores = self._target.sync(tokens)
-        return replace(scores, hidden_states={name: rows.flip(-1) for name, rows in scores.hidden_states.items()})
+        return replace(
+            scores, hidden_states={name: rows.flip(-1) for name, rows in scores.hidden_states.items()}
+        )
 
     def kv(self, layer):
         return tuple(part.flip(-1) for part in self._target.kv(layer))
@@ -78,7 +96,8 @@ class Shuffled:
 
 
 def next_draft(method, prompt):
-    """What follows a round that only guessed and wrote token 0: the draft of a head whose rows ride along with the target's passes."""
+    """What follows a round that only guessed and wrote token 0: the draft of a head whose rows ride along
+    with the target's passes."""
     kit = kit_of(method)
     parts = method.build(kit, **knobs_of(method))
     state = begin(parts, kit, Sampling(1.0), 40, prompt=prompt)
@@ -95,12 +114,20 @@ def next_draft(method, prompt):
 def test_a_heads_drafts_change_when_its_context_is_shuffled(method):
     prompts = [[(seed * 5 + 3 * i * i + i) % VOCAB for i in range(9)] for seed in range(6)]
     drawn = Sampling(1.0)  # where nodes carry distributions, those may tell before the tokens do
-    if "entry" in method.needs or not any(need.startswith("tap:") or need in ("kv", "early") for need in method.needs):  # it is lent no
+    if "entry" in method.needs or not any(
+        need.startswith("tap:") or need in ("kv", "early") for need in method.needs
+    ):  # it is lent no
         # states: what it reads is the text, through the target's layers or its own
-        assert any(next_draft(method, prompt) != next_draft(method, [*prompt[-3::-1], *prompt[-2:]]) for prompt in prompts)
+        assert any(
+            next_draft(method, prompt) != next_draft(method, [*prompt[-3::-1], *prompt[-2:]])
+            for prompt in prompts
+        )
         return
-    assert any(first_draft(method, kit_of(method), prompt, sampling=drawn)
-               != first_draft(method, kit_of(method), prompt, Shuffled, drawn) for prompt in prompts)
+    assert any(
+        first_draft(method, kit_of(method), prompt, sampling=drawn)
+        != first_draft(method, kit_of(method), prompt, Shuffled, drawn)
+        for prompt in prompts
+    )
 
 
 # --- lookups -----------------------------------------------------------------------------------------------------------
@@ -108,7 +135,9 @@ def test_a_heads_drafts_change_when_its_context_is_shuffled(method):
 def test_a_lookups_drafts_change_when_its_memory_is_another(method):
     kit, other = kit_of(method), kit_of(method)
     kit.predicted = other.predicted = ()  # so that the prompt is what is expected
-    if any(need.startswith("store:") for need in method.needs):  # its memory is the store: another one, of texts without this end
+    if any(
+        need.startswith("store:") for need in method.needs
+    ):  # its memory is the store: another one, of texts without this end
         other.open_store = lambda role: other_store(role, other)
     kit.predicted, other.predicted = tuple(SEEN), tuple(UNSEEN)
     drafts = first_draft(method, kit, SEEN)
@@ -133,21 +162,32 @@ def drafted(method, kit, rounds=24, **knobs):
     """How many tokens each round drafted, on a clock that counts how often it is asked."""
     ticks = itertools.count()
     parts = method.build(kit, **method.read_knobs(knobs))
-    state = begin(parts, kit, Sampling(1.0, seed=2), 10**6, prompt=SEEN, clock=Clock(lambda: next(ticks)),
-                  costs=Fixed({1: 4.0, 20: 5.0}, {1: 1.0, 20: 20.0}))
+    state = begin(
+        parts,
+        kit,
+        Sampling(1.0, seed=2),
+        10**6,
+        prompt=SEEN,
+        clock=Clock(lambda: next(ticks)),
+        costs=Fixed({1: 4.0, 20: 5.0}, {1: 1.0, 20: 20.0}),
+    )
     return [len(player(parts)(parts, kit.target, state).tree) for _ in range(rounds)]
 
 
 @pytest.mark.parametrize("method", of("draft_length"))
 def test_a_policys_drafts_change_when_what_it_measures_is_another(method):
-    """A draft that is the target and sure of itself, beside one that is another net and knows nothing. A fixed length, and one that
-    hears nothing of what was accepted, drafts as much in both. What an untrained network says lies anywhere, so its limit is tried at
-    several places, and one without a limit with several seeds."""
+    """A draft that is the target and sure of itself, beside one that is another net and knows nothing. A
+    fixed length, and one that hears nothing of what was accepted, drafts as much in both. What an untrained
+    network says lies anywhere, so its limit is tried at several places, and one without a limit with
+    several seeds."""
     trained = any(need.startswith("head:") for need in method.needs)
     limited = trained and any(knob.name == "threshold" for knob in method.knobs)
     places = [{}, *({"threshold": place} for place in (0.74, 0.76, 0.78, 0.8, 0.3, 0.9) if limited)]
     for seed, knobs in itertools.product(range(1 if limited or not trained else 8), places):
-        worlds = [kit_of(method, share=1.0, sharp=6.0, context=1024), kit_of(method, share=0.0, sharp=0.3, context=1024)]
+        worlds = [
+            kit_of(method, share=1.0, sharp=6.0, context=1024),
+            kit_of(method, share=0.0, sharp=0.3, context=1024),
+        ]
         for kit in worlds:
             kit.head = lambda kind, on=kit, seed=seed: heads.head(kind, heads.body(on.target), seed)
         if drafted(method, worlds[0], **knobs) != drafted(method, worlds[1], **knobs):
@@ -175,12 +215,17 @@ class ShiftedChoices(SkippedLayers):
             self.late = self.choices.pop(0) is not None
 
 
-@pytest.mark.parametrize("swift, matched", [(SkippedLayers, True), (ShiftedTokens, False), (ShiftedChoices, False)])
+@pytest.mark.parametrize(
+    "swift, matched", [(SkippedLayers, True), (ShiftedTokens, False), (ShiftedChoices, False)]
+)
 @pytest.mark.parametrize("gamma", [0, 3])
 def test_the_whole_target_matches_its_own_text_in_every_token(swift, matched, gamma):
     """With nothing skipped the trial is the target itself, however many tokens a round wrote."""
     target, drafter = TinyTarget(TinyNet(VOCAB, 3, layers=4, sharp=1.5), 96), swift(0.0, 0.0, 2, 8, 1)
-    parts, state = Parts(drafter, FixedLength(gamma), TokenRejection()), State([1, 2, 0, 3], Sampling(0.0), limit=60)
+    parts, state = (
+        Parts(drafter, FixedLength(gamma), TokenRejection()),
+        State([1, 2, 0, 3], Sampling(0.0), limit=60),
+    )
     open_run(parts, target, state)
     while len(drafter.choices) < drafter.context:
         play(parts, target, state)
@@ -217,7 +262,7 @@ class Scripted:
         return None
 
     def score(self, tree, start=0):
-        depths = [0, *tree.depths][start + 1 if start else 0:]
+        depths = [0, *tree.depths][start + 1 if start else 0 :]
         rows = torch.full((len(depths), 12), 0.0)
         for row, depth in zip(rows, depths):
             prob = self.token_probs[min(depth, len(self.token_probs) - 1)]

@@ -1,4 +1,6 @@
-"""Verifiers alone: drafting and judging enumerated together on random distributions, and the reference's golden numbers."""
+"""Verifiers alone: drafting and judging enumerated together on random distributions, and the reference's
+golden numbers."""
+
 from __future__ import annotations
 
 import functools
@@ -6,14 +8,25 @@ import functools
 import pytest
 import torch
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, DraftTree, IncompatibleVerifier, Sampling, Scores, State
+from specviz.core import (
+    CHOSEN,
+    IID,
+    WITHOUT_REPLACEMENT,
+    DraftTree,
+    IncompatibleVerifier,
+    Sampling,
+    Scores,
+    State,
+)
 from specviz.verifiers import BlockVerification, TokenRejection, Traversal
 
 from .enumeration import Script, distance, every
 from .rounds import Stationary, World, grow, play_once, probs_of_round, score, target_probs
 from .toys import later, methods, small_knobs, toy
 
-I, W, C = IID, WITHOUT_REPLACEMENT, CHOSEN
+I = IID
+W = WITHOUT_REPLACEMENT
+C = CHOSEN
 PLAIN = (Traversal(), BlockVerification(), TokenRejection())
 LONG = ("iid tree", "wide, then a chain")  # their many endings take most verifiers long
 SHAPES = {  # name: (vocabulary, groups of siblings a depth)
@@ -47,8 +60,14 @@ def used() -> list:
     return list(found.values())
 
 
-CASES = [later(pytest.param(verifier, *SHAPES[name], id=f"{type(verifier).__name__}: {name}"), name not in LONG or verifier in PLAIN)
-         for verifier in used() for name in SHAPES]
+CASES = [
+    later(
+        pytest.param(verifier, *SHAPES[name], id=f"{type(verifier).__name__}: {name}"),
+        name not in LONG or verifier in PLAIN,
+    )
+    for verifier in used()
+    for name in SHAPES
+]
 
 
 @pytest.mark.parametrize("zeros", [0, 1], ids=["", "impossible tokens"])
@@ -59,7 +78,9 @@ def test_what_comes_out_follows_the_target(verifier, vocab, shape, zeros):
         try:
             probs, _, endings = probs_of_round(world, shape, verifier)
         except IncompatibleVerifier as refusal:
-            assert not verifier.labels >= {how for groups in shape for how, _ in groups} or "chains" in str(refusal)
+            assert not verifier.labels >= {how for groups in shape for how, _ in groups} or "chains" in str(
+                refusal
+            )
             return
         assert sum(probs.values()) == pytest.approx(1, abs=1e-12) and endings > 1
         assert distance(probs, target_probs(world, len(shape) + 1)) < 1e-12
@@ -82,18 +103,26 @@ def test_every_verifier_judges_what_it_lists():
 P, Q = (0.5, 0.3, 0.2), (0.2, 0.3, 0.5)
 
 
-@pytest.mark.parametrize("verifier, shape, want", [
-    (TokenRejection(), [((I, 1),)], 0.7),
-    (TokenRejection(), [((I, 2),)], 0.76),
-    (TokenRejection(), [((I, 3),)], 0.808),
-    (TokenRejection(), [((W, 2),)], 0.82),
-    (TokenRejection(), [((W, 3),)], 1.0),
-    (TokenRejection(), [((C, 2),)], 0.5),  # p of the draft's two best, tokens 2 and 1
-    (TokenRejection(), [((I, 1),)] * 2, 1.19), (BlockVerification(), [((I, 1),)] * 2, 1.25),
-    (TokenRejection(), [((I, 1),)] * 3, 1.533), (BlockVerification(), [((I, 1),)] * 3, 1.695),
-    (TokenRejection(), [((I, 1),)] * 5, 1.941170), (BlockVerification(), [((I, 1),)] * 5, 2.373050),
-    (TokenRejection(), [((W, 2),)] * 2, 1.4924), (Traversal(), [((W, 2),)] * 2, 1.5284),
-], ids=lambda x: str(x) if type(x) in (list, float) else type(x).__name__)
+@pytest.mark.parametrize(
+    "verifier, shape, want",
+    [
+        (TokenRejection(), [((I, 1),)], 0.7),
+        (TokenRejection(), [((I, 2),)], 0.76),
+        (TokenRejection(), [((I, 3),)], 0.808),
+        (TokenRejection(), [((W, 2),)], 0.82),
+        (TokenRejection(), [((W, 3),)], 1.0),
+        (TokenRejection(), [((C, 2),)], 0.5),  # p of the draft's two best, tokens 2 and 1
+        (TokenRejection(), [((I, 1),)] * 2, 1.19),
+        (BlockVerification(), [((I, 1),)] * 2, 1.25),
+        (TokenRejection(), [((I, 1),)] * 3, 1.533),
+        (BlockVerification(), [((I, 1),)] * 3, 1.695),
+        (TokenRejection(), [((I, 1),)] * 5, 1.941170),
+        (BlockVerification(), [((I, 1),)] * 5, 2.373050),
+        (TokenRejection(), [((W, 2),)] * 2, 1.4924),
+        (Traversal(), [((W, 2),)] * 2, 1.5284),
+    ],
+    ids=lambda x: str(x) if type(x) in (list, float) else type(x).__name__,
+)
 def test_accepted_tokens_are_the_golden_numbers(verifier, shape, want):
     assert probs_of_round(Stationary(P, Q), shape, verifier)[1] == pytest.approx(want, abs=1e-6)
 
@@ -115,11 +144,14 @@ def test_judging_together_never_accepts_less():
 
 
 def test_a_block_is_kept_over_a_token_that_fails_alone():
-    """p/q of the path (2, 0, 0) is 0.4, 2.5, 2.5: the first token fails alone more often than not, the block never does."""
+    """p/q of the path (2, 0, 0) is 0.4, 2.5, 2.5: the first token fails alone more often than not, the
+    block never does."""
     world, tree = Stationary(P, Q), DraftTree.chain([2, 0, 0], torch.tensor([Q] * 3, dtype=torch.float64))
 
     def judged(verifier):
-        return list(every(lambda rng: verifier.verify(tree, score(world, tree), State([0], Sampling(1.0), rng))))
+        return list(
+            every(lambda rng: verifier.verify(tree, score(world, tree), State([0], Sampling(1.0), rng)))
+        )
 
     assert {verdict.path for verdict, _ in judged(BlockVerification())} == {(0, 1, 2)}
     assert sum(prob for verdict, prob in judged(TokenRejection()) if verdict.path) == pytest.approx(0.4)
@@ -127,10 +159,14 @@ def test_a_block_is_kept_over_a_token_that_fails_alone():
 
 @pytest.mark.parametrize("verifier", used(), ids=lambda v: type(v).__name__)
 def test_equal_distributions_are_never_refused_and_never_give_nothing(verifier):
-    """In single precision too: where p = q the residual is empty, and rounding must not make a distribution of it."""
+    """In single precision too: where p = q the residual is empty, and rounding must not make a distribution
+    of it."""
     probs = torch.softmax(torch.randn(50, generator=torch.Generator().manual_seed(0)), -1)
     for token in range(50):
-        tree, scores = DraftTree.chain([token] * 2, torch.stack([probs, probs])), Scores(torch.stack([probs.log()] * 3))
+        tree, scores = (
+            DraftTree.chain([token] * 2, torch.stack([probs, probs])),
+            Scores(torch.stack([probs.log()] * 3)),
+        )
         for seed in range(5):
             verdict = verifier.verify(tree, scores, State([0], Sampling(1.0, seed=seed)))
             assert verdict.path == (0, 1) and float(verdict.probs.sum()) == pytest.approx(1, abs=1e-5)

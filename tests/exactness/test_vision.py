@@ -1,5 +1,7 @@
-"""Speculative decoding behind a picture: the joint distribution of three tokens, enumerated on a tiny target that reads one, is the
-target's own; a target that forgets the picture is caught; greedy text equals plain decoding's."""
+"""Speculative decoding behind a picture: the joint distribution of three tokens, enumerated on a tiny
+target that reads one, is the target's own; a target that forgets the picture is caught; greedy text equals
+plain decoding's."""
+
 from __future__ import annotations
 
 from functools import partial
@@ -19,9 +21,17 @@ from .enumeration import distance, joint, probs_of_engine
 from .pair import Pair
 from .toys import begin, cache_error
 
-VOCAB, PROMPT, COUNT = 3, [1, 2, 0, 2, 1, 2], 3
-KNOBS = {"speculative": {"gamma": 2}, "multimodal": {"gamma": 2}, "specinfer": {"width": 2, "split": 1, "depth": 2},
-         "jacobi": {}, "lookahead": {}, "prompt_lookup": {}}
+VOCAB = 3
+PROMPT = [1, 2, 0, 2, 1, 2]
+COUNT = 3
+KNOBS = {
+    "speculative": {"gamma": 2},
+    "multimodal": {"gamma": 2},
+    "specinfer": {"width": 2, "split": 1, "depth": 2},
+    "jacobi": {},
+    "lookahead": {},
+    "prompt_lookup": {},
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,19 +41,34 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pair")
     net = network(VOCAB, 64)
     net.model.embed_tokens.weight.data.mul_(0.5)  # flat enough that everything can come up
-    draft = text_network(LlamaConfig(vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-                                     num_key_value_heads=1, max_position_embeddings=64, bos_token_id=None, eos_token_id=None,
-                                     pad_token_id=None))
+    draft = text_network(
+        LlamaConfig(
+            vocab_size=VOCAB,
+            hidden_size=16,
+            intermediate_size=24,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=64,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=None,
+        )
+    )
     draft.lm_head.weight.data.mul_(0.4)
     draft.save_pretrained(folder / "draft")
-    return VisionModel(save(net, folder / "target"), dtype=torch.float64), FastModel(folder / "draft", dtype=torch.float64)
+    return VisionModel(save(net, folder / "target"), dtype=torch.float64), FastModel(
+        folder / "draft", dtype=torch.float64
+    )
 
 
 class Seeing:
     """A model whose targets read a picture. kind: class of the targets."""
 
     def __init__(self, model, kind=VisionTarget, picture=PICTURES[0]):
-        self.model, self.kind, self.picture = model, kind, picture
+        self.model = model
+        self.kind = kind
+        self.picture = picture
 
     def open(self):
         target = self.kind(self.model)
@@ -60,8 +85,12 @@ def logits(target, tokens):
 
 @torch.inference_mode()
 def enumerated(models, key, knobs, kind=VisionTarget):
-    """Distance from the distribution of the target behind its picture, from that of the same target without one, number of endings."""
-    kit, sampling = Pair(Seeing(models[0], kind), models[1], VOCAB, [PROMPT, [2, 0, 1, 1, 2, 0]]), Sampling(1.0)
+    """Distance from the distribution of the target behind its picture, from that of the same target without
+    one, number of endings."""
+    kit, sampling = (
+        Pair(Seeing(models[0], kind), models[1], VOCAB, [PROMPT, [2, 0, 1, 1, 2, 0]]),
+        Sampling(1.0),
+    )
     method = catalogue()[key]
     parts, fresh = method.build(kit, **method.read_knobs(knobs)), Seeing(models[0]).open()
     state = begin(parts, kit, sampling, COUNT, warm=1, prompt=PROMPT)
@@ -70,8 +99,13 @@ def enumerated(models, key, knobs, kind=VisionTarget):
     def after_round(target, state, outcome, prob):
         worst[0] = max(worst[0], cache_error(target, fresh, state.tokens))
 
-    want, blind = (joint(partial(logits, target), state.tokens, COUNT, sampling, VOCAB) for target in (fresh, VisionTarget(models[0])))
-    probs, endings = probs_of_engine(parts, kit.target, state, COUNT, after_round, [*models, models[0].vision])
+    want, blind = (
+        joint(partial(logits, target), state.tokens, COUNT, sampling, VOCAB)
+        for target in (fresh, VisionTarget(models[0]))
+    )
+    probs, endings = probs_of_engine(
+        parts, kit.target, state, COUNT, after_round, [*models, models[0].vision]
+    )
     return distance(probs, want), distance(probs, blind), endings, worst[0]
 
 
@@ -109,4 +143,4 @@ def test_greedy_text_equals_plain_decoding_behind_the_picture(models):
         parts = method.build(kit, **method.read_knobs(knobs))
         state = begin(parts, kit, Sampling(0.0), 12, warm=12, prompt=PROMPT)
         want, _ = plain_decoding(Seeing(models[0]).open(), PROMPT, 12)
-        assert state.tokens[len(PROMPT):][:12] == want[:len(state.tokens) - len(PROMPT)], key
+        assert state.tokens[len(PROMPT) :][:12] == want[: len(state.tokens) - len(PROMPT)], key

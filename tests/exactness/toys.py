@@ -1,4 +1,6 @@
-"""Toys on which every method of the catalogue runs: tiny nets, a kit, small knobs derived from the knobs' own ranges."""
+"""Toys on which every method of the catalogue runs: tiny nets, a kit, small knobs derived from the knobs'
+own ranges."""
+
 from __future__ import annotations
 
 import itertools
@@ -22,12 +24,30 @@ from ..drafters.vocabulary import toys as bridges
 from ..models import tiny
 
 PROMPT = [1, 2, 0, 2, 1, 2]
-DRAFTS = {"target", "draft", "middle", "small", "wide", "deep", "deepest"} | {f"draft:{kind}" for kind in draft_kinds()}
-CAPABILITIES = {"input:picture", "other_draft", "store:text", "store:dense", "codebook", "output:text", "middle:half"} | DRAFTS | tiny.PROVIDED
-# by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range that is nearest
+DRAFTS = {"target", "draft", "middle", "small", "wide", "deep", "deepest"} | {
+    f"draft:{kind}" for kind in draft_kinds()
+}
+CAPABILITIES = (
+    {"input:picture", "other_draft", "store:text", "store:dense", "codebook", "output:text", "middle:half"}
+    | DRAFTS
+    | tiny.PROVIDED
+)
+# by the knob's name, whatever the method; a knob not named here is set to 2, or to the bound of its range
+# that is nearest
 SMALL = {"models": 1, "nodes": 3, "ngram": 3, "least": 1, "hits": 9}
-OWN_TARGET = {"experts": "test_experts", "state": "test_states"}  # by the need's part before its colon: the file of its evidence
-DEEP = {**SMALL, "gamma": 3, "depth": 3, "nodes": 5, "most": 3, "block": 3, "window": 3}  # drafts of up to three tokens
+OWN_TARGET = {
+    "experts": "test_experts",
+    "state": "test_states",
+}  # by the need's part before its colon: the file of its evidence
+DEEP = {
+    **SMALL,
+    "gamma": 3,
+    "depth": 3,
+    "nodes": 5,
+    "most": 3,
+    "block": 3,
+    "window": 3,
+}  # drafts of up to three tokens
 
 
 class ToyCodec:
@@ -52,8 +72,14 @@ class Kit:
     opened: list[TinyTarget] = field(default_factory=list)
 
     def __post_init__(self):
-        self.vocab, self.target, self.codec = self.net.vocab, self.open_net(self.net), ToyCodec(self.net.vocab)
-        self.predicted = tuple(greedy(self.net.logits, [token % self.vocab for token in PROMPT], 8)[len(PROMPT):])
+        self.vocab, self.target, self.codec = (
+            self.net.vocab,
+            self.open_net(self.net),
+            ToyCodec(self.net.vocab),
+        )
+        self.predicted = tuple(
+            greedy(self.net.logits, [token % self.vocab for token in PROMPT], 8)[len(PROMPT) :]
+        )
 
     def open_net(self, net: TinyNet) -> TinyTarget:
         self.opened.append((TinyExperts if isinstance(net, ExpertNet) else TinyTarget)(net, self.context))
@@ -62,7 +88,9 @@ class Kit:
     def open(self, role: str, required: bool = False) -> TinyTarget:
         if role == "other_draft":
             return self.open_net(bridges.other_net(self.small))
-        assert role in DRAFTS, f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
+        assert role in DRAFTS, (
+            f"the toys have no model for the role {role!r}: add one to tests/exactness/toys.py"
+        )
         return self.open_net(self.small)
 
     def bridge(self, role: str):
@@ -81,7 +109,8 @@ class Kit:
 
 
 class ExpertNet(TinyNet):
-    """A net of four experts a layer, one of them with a negative routing scale; its reference computes all of them."""
+    """A net of four experts a layer, one of them with a negative routing scale; its reference computes all
+    of them."""
 
     def __init__(self, *sizes, **how):
         super().__init__(*sizes, **how)
@@ -95,9 +124,12 @@ class ExpertNet(TinyNet):
         return active * torch.rsqrt(active.square().mean(-1, keepdim=True) + 1e-6) * layer["scale"]
 
     def transform(self, layer, x, experts=range(4)):
-        r, inner = self.routed(layer, x), torch.nn.functional.silu(self.norm(x) @ layer["up"].T).unflatten(-1, (4, -1))
+        r, inner = (
+            self.routed(layer, x),
+            torch.nn.functional.silu(self.norm(x) @ layer["up"].T).unflatten(-1, (4, -1)),
+        )
         out = layer["down"].repeat(1, 2).unflatten(-1, (4, -1))
-        return sum((r[:, e:e + 1] * inner[:, e] @ out[:, e].T for e in experts), x)
+        return sum((r[:, e : e + 1] * inner[:, e] @ out[:, e].T for e in experts), x)
 
 
 class TinyExperts(TinyTarget):
@@ -121,18 +153,31 @@ class TinyExperts(TinyTarget):
 
 
 def store(role: str, texts: list[list[int]]) -> Store:
-    return Store(role, SuffixArray.build(np.concatenate([np.array([*text, PART], np.uint32) for text in texts]), 8), {"bytes": 0, "build_seconds": 0.0})
+    return Store(
+        role,
+        SuffixArray.build(np.concatenate([np.array([*text, PART], np.uint32) for text in texts]), 8),
+        {"bytes": 0, "build_seconds": 0.0},
+    )
 
 
-def toy(vocab: int, seed: int = 0, share: float = 0.7, sharp: float = 1.5, context: int = 96, layers: int = 2, kind=TinyNet) -> Kit:
+def toy(
+    vocab: int,
+    seed: int = 0,
+    share: float = 0.7,
+    sharp: float = 1.5,
+    context: int = 96,
+    layers: int = 2,
+    kind=TinyNet,
+) -> Kit:
     """A target and a draft that is ``share`` of the way from another net to it."""
     net, other = (kind(vocab, one, sharp=sharp, layers=layers) for one in (seed, seed + 7))
     return Kit(net, other.interpolate(net, share), context)
 
 
 def toy_of(method: Method, vocab: int, **how) -> Kit:
-    """The toy for a method: deep enough that layers between the first and the last can be left out or run side by side. With two
-    layers nothing is left out, such a draft is the target itself, nothing is ever refused and no test of it could fail."""
+    """The toy for a method: deep enough that layers between the first and the last can be left out or run
+    side by side. With two layers nothing is left out, such a draft is the target itself, nothing is ever
+    refused and no test of it could fail."""
     how = {"kind": ExpertNet} | how if "experts" in method.needs else how
     return toy(vocab, layers=4 if method.needs & {"skip", "layer_parallel"} else 2, **how)
 
@@ -142,17 +187,26 @@ def methods(*exactness: str) -> list[Method]:
 
 
 def small_knobs(method: Method, table: dict = SMALL) -> list[dict]:
-    """Every combination of choices and switches, with each number small; where knobs restrict each other, compatible combinations
-    until each choice was there."""
+    """Every combination of choices and switches, with each number small; where knobs restrict each other,
+    compatible combinations until each choice was there."""
     options = []
     for knob in method.knobs:
         values = knob.choices or ((False, True) if isinstance(knob.default, bool) else (small(knob, table),))
         options.append([(knob.name, value) for value in values])
     every = [dict(one) for one in itertools.product(*options)]
     if any(knob.only_with for knob in method.knobs):
-        every, met = [one for one in (made_lawful(method, knobs) for knobs in every) if one is not None], set()
-        every.sort(key=lambda one: sum(value for value in one.values() if type(value) is int))  # chains first: they are quick
-        every = [one for one in every if len(met) < len(met := met | {(k.name, one[k.name]) for k in method.knobs if k.choices})]
+        every, met = (
+            [one for one in (made_lawful(method, knobs) for knobs in every) if one is not None],
+            set(),
+        )
+        every.sort(
+            key=lambda one: sum(value for value in one.values() if type(value) is int)
+        )  # chains first: they are quick
+        every = [
+            one
+            for one in every
+            if len(met) < len(met := met | {(k.name, one[k.name]) for k in method.knobs if k.choices})
+        ]
     return [method.read_knobs(one) for one in every]
 
 
@@ -183,12 +237,16 @@ def any_knobs(method: Method, seed: int) -> dict:
         else:
             out[knob.name] = rng.uniform(knob.low, knob.high)
     compatible_verifiers = made_lawful(method, out)
-    return any_knobs(method, seed + 1000) if compatible_verifiers is None else method.read_knobs(compatible_verifiers)
+    return (
+        any_knobs(method, seed + 1000)
+        if compatible_verifiers is None
+        else method.read_knobs(compatible_verifiers)
+    )
 
 
 def sample() -> set[str]:
-    """Keys of the exact methods that ``make test`` tries in every way: the first of each family; ``make thorough``
-    tries all."""
+    """Keys of the exact methods that ``make test`` tries in every way: the first of each family; ``make
+    thorough`` tries all."""
     families: dict[str, list[str]] = {}
     for method in methods("exact"):
         if not needs_own_target(method):
@@ -197,8 +255,8 @@ def sample() -> set[str]:
 
 
 def needs_own_target(method: Method) -> bool:
-    """Whether no target of the Llama family can serve the method, so that its evidence on real networks is in a file of its own
-    (OWN_TARGET)."""
+    """Whether no target of the Llama family can serve the method, so that its evidence on real networks is
+    in a file of its own (OWN_TARGET)."""
     return not method.needs <= FastTarget.capabilities | CAPABILITIES
 
 
@@ -215,7 +273,9 @@ def named(method: Method, knobs: dict):
 
 def provided(method: Method, kit: Kit) -> None:
     missing = {need for need in method.needs if need not in CAPABILITIES | kit.target.capabilities}
-    assert not missing, f"the toys do not provide {missing}, so {method.key} is not covered: add it to tests/exactness/toys.py"
+    assert not missing, (
+        f"the toys do not provide {missing}, so {method.key} is not covered: add it to tests/exactness/toys.py"
+    )
 
 
 def player(parts: Parts):
@@ -223,14 +283,19 @@ def player(parts: Parts):
     return getattr(parts.loop, "round", play)
 
 
-def begin(parts: Parts, kit: Kit, sampling: Sampling, limit: int, warm: int = 0, prompt=PROMPT, **state) -> State:
-    """A run opened and, if asked, ``warm`` rounds old, so that pools and tables are filled; then ``limit`` more tokens."""
+def begin(
+    parts: Parts, kit: Kit, sampling: Sampling, limit: int, warm: int = 0, prompt=PROMPT, **state
+) -> State:
+    """A run opened and, if asked, ``warm`` rounds old, so that pools and tables are filled; then ``limit``
+    more tokens."""
     state = State(list(prompt), sampling, limit=10**6, **state)
     open_run(parts, kit.target, state)
     for _ in range(warm):
         player(parts)(parts, kit.target, state)
     for name, empty in (("pending", DraftTree()), ("prepared", {})):  # drawn ahead of their round
-        if hasattr(parts.loop, name):  # the distribution of what follows holds over all drafts, not given one that is drawn already
+        if hasattr(
+            parts.loop, name
+        ):  # the distribution of what follows holds over all drafts, not given one that is drawn already
             setattr(parts.loop, name, empty)
     state.limit = len(state.tokens) - state.start + limit
     return state
@@ -245,13 +310,17 @@ def greedy(logits, prompt: list[int], count: int, stop=frozenset()) -> list[int]
 
 
 def cache_error(target, fresh, tokens: list[int]) -> float:
-    """How far a target's keys and values are from a fresh prefill of the tokens; ``fresh`` is another target on its weights."""
-    assert target.cached_tokens == tokens[:-1] and target.root == tokens[-1], "the cache must hold the committed tokens but the last"
+    """How far a target's keys and values are from a fresh prefill of the tokens; ``fresh`` is another
+    target on its weights."""
+    assert target.cached_tokens == tokens[:-1] and target.root == tokens[-1], (
+        "the cache must hold the committed tokens but the last"
+    )
     return kv_error(target, fresh, tokens)
 
 
 def kv_error(target, fresh, tokens: list[int]) -> float:
-    """Largest difference of the keys and values of tokens[:-1], which the target holds, from those of a fresh prefill."""
+    """Largest difference of the keys and values of tokens[:-1], which the target holds, from those of a
+    fresh prefill."""
     fresh.close()
     fresh.sync(tokens)
     if len(tokens) < 2:

@@ -1,4 +1,5 @@
 """Datastores: built, saved, mapped, refused when they cannot be used; REST over one."""
+
 from __future__ import annotations
 
 import json
@@ -16,7 +17,17 @@ from specviz.methods.lookup import rest, sam_store
 from specviz.policies import Fixed
 from specviz.training.datastore import build_store, main, save
 
-from ..drafters.lookup.toys import FREE, check_distribution, check_greedy, distance, greedy, joint, kit, play_all, probs_of
+from ..drafters.lookup.toys import (
+    FREE,
+    check_distribution,
+    check_greedy,
+    distance,
+    greedy,
+    joint,
+    kit,
+    play_all,
+    probs_of,
+)
 from ..message_codes import command_codes, refuses
 
 TEXTS = [[1, 2, 3, 4], [1, 2, 3, 5], [2, 3, 4, 1], [7], []]
@@ -30,7 +41,11 @@ def folder(tmp_path):
 
 def test_saved_and_mapped(folder):
     store = Store.open(folder, "m")
-    assert isinstance(store.array.tokens, np.memmap) and store.facts["documents"] == 5 and store.facts["tokens"] == 18
+    assert (
+        isinstance(store.array.tokens, np.memmap)
+        and store.facts["documents"] == 5
+        and store.facts["tokens"] == 18
+    )
     low, high = store.array.range([2, 3])
     assert high - low == 3
     assert store.facts["bytes"] == store.array.tokens.nbytes + store.array.order.nbytes > 0
@@ -52,7 +67,13 @@ def test_refused_with_a_sentence(folder, tmp_path):
         (folder / name).write_bytes(old)
 
     facts = json.loads((folder / "store.json").read_text())
-    for content in (b"", b"{", b"[]", json.dumps({**facts, "tokens": 3}).encode(), json.dumps({**facts, "depth": 0}).encode()):
+    for content in (
+        b"",
+        b"{",
+        b"[]",
+        json.dumps({**facts, "tokens": 3}).encode(),
+        json.dumps({**facts, "depth": 0}).encode(),
+    ):
         damaged("store.json", content)
     whole = (folder / "tokens.npy").read_bytes()
     for content in (b"", whole[:-9], b"\x80\x04pickle", whole.replace(b"<u4", b"<f4")):
@@ -68,7 +89,11 @@ def test_mark_changes_with_the_vocabulary():
     def tokenizer(**vocab):
         return SimpleNamespace(get_vocab=lambda: vocab)
 
-    assert vocabulary_mark(tokenizer(a=1, b=2)) == vocabulary_mark(tokenizer(b=2, a=1)) != vocabulary_mark(tokenizer(a=2, b=1))
+    assert (
+        vocabulary_mark(tokenizer(a=1, b=2))
+        == vocabulary_mark(tokenizer(b=2, a=1))
+        != vocabulary_mark(tokenizer(a=2, b=1))
+    )
 
 
 def test_tree_of_the_most_frequent(folder):
@@ -86,7 +111,9 @@ def test_tree_of_the_most_frequent(folder):
 
 def test_an_empty_store_drafts_nothing():
     for texts in ([], [[]]):
-        assert len(StoreTree(build_store("text", texts), min_match=1).propose(State([1]), Budget(3, 8, 8))) == 0
+        assert (
+            len(StoreTree(build_store("text", texts), min_match=1).propose(State([1]), Budget(3, 8, 8))) == 0
+        )
 
 
 def stored(one, seed=0):
@@ -107,7 +134,9 @@ def test_rest_distribution():
 
 
 def test_published_redraw_is_caught():
-    """REST as published draws anew after a mismatch, so a drafted token has two chances: the exact distribution sees it."""
+    """REST as published draws anew after a mismatch, so a drafted token has two chances: the exact
+    distribution sees it."""
+
     class Redraw(Verifier):
         def verify(self, tree, scores, state):
             node, path = -1, []
@@ -129,7 +158,8 @@ def test_published_redraw_is_caught():
 
 
 def test_places_looked_at_are_spread():
-    """With fewer places allowed than there are, the frequent continuation is still seen as the frequent one."""
+    """With fewer places allowed than there are, the frequent continuation is still seen as the frequent
+    one."""
     texts = [[5, 1]] * 10 + [[5, 9]] * 90
     store = build_store("text", texts)
     low, high = store.array.range([5])
@@ -159,7 +189,12 @@ def test_a_match_in_the_store_counts_as_long_as_it_is_and_is_copied_for_long():
     """Forty tokens stand in the store and twenty in the text; the array is sorted by eight."""
     library = list(range(100, 200))
     store = build_store("text", [library, [7, 8, 9]])
-    here = [*library[20:40], 5, 5, *library[:40]]  # its last 20 tokens stood here before, followed by 5; in the store all 40 did
+    here = [
+        *library[20:40],
+        5,
+        5,
+        *library[:40],
+    ]  # its last 20 tokens stood here before, followed by 5; in the store all 40 did
     drafter, state = LongerMatch(store, min_match=2, bias=5), State(list(here))
     drafter.start(state, None, None)
     tree = drafter.propose(state, Budget(50, 1, 50))
@@ -167,7 +202,9 @@ def test_a_match_in_the_store_counts_as_long_as_it_is_and_is_copied_for_long():
     assert state.notes[-1] == ("match", {"source": "text", "start": 0, "end": 40, "n": 40, "copied": 50})
     state.tokens += library[40:95]
     drafter.observe(state, None)
-    assert list(drafter.propose(state, Budget(50, 1, 50)).tokens) == library[95:], "and no further than its document"
+    assert list(drafter.propose(state, Budget(50, 1, 50)).tokens) == library[95:], (
+        "and no further than its document"
+    )
 
 
 def test_a_match_in_an_earlier_answer_counts_as_long_as_it_is():
@@ -175,11 +212,16 @@ def test_a_match_in_an_earlier_answer_counts_as_long_as_it_is():
     memory, answer = Memory(), list(range(1000, 1200))
     memory.add(answer)
     here = [*answer[60:120], 5, *answer[:120]]
-    drafter, state = LongerMatch(build_store("text", [[9, 9]]), min_match=2, bias=5, memory=memory), State(list(here))
+    drafter, state = (
+        LongerMatch(build_store("text", [[9, 9]]), min_match=2, bias=5, memory=memory),
+        State(list(here)),
+    )
     drafter.start(state, None, None)
     assert list(drafter.propose(state, Budget(40, 1, 40)).tokens) == answer[120:160]
     assert drafter.matched == 120
-    assert len(drafter.propose(State([3, answer[0]]), Budget(8, 1, 8))) == 0, "another text is read from its beginning"
+    assert len(drafter.propose(State([3, answer[0]]), Budget(8, 1, 8))) == 0, (
+        "another text is read from its beginning"
+    )
 
 
 def test_sam_store_greedy_and_distribution():
@@ -199,7 +241,11 @@ def test_the_command_builds_a_store_for_the_embedded_target(tmp_path, capsys):
     assert "3,000 " in said and " MB" in said
     tokenizer = AutoTokenizer.from_pretrained(SHIPPED / TARGET)
     store = Store.open(tmp_path / "stores" / "small", vocabulary_mark(tokenizer))
-    assert store.name == "small" and len(store.array) == 3000 and store.facts["source"] == "the project's own generated rows"
+    assert (
+        store.name == "small"
+        and len(store.array) == 3000
+        and store.facts["source"] == "the project's own generated rows"
+    )
     text = store.array.tokens[:12].tolist()
     assert 0 in store.array.order[slice(*store.array.range(text))].tolist()
     assert main(["--work", str(tmp_path), "--data", str(tmp_path / "nowhere")]) == 1
@@ -210,9 +256,16 @@ def test_past_answers_are_copied_from_too():
     memory = Memory()
     memory.add([5, 6, 7, 8, 9, 4])
     memory.add([1, 2])
-    drafter, state = LongerMatch(build_store("text", [[9, 9]]), min_match=2, bias=1, memory=memory), State([3, 6, 7, 8])
+    drafter, state = (
+        LongerMatch(build_store("text", [[9, 9]]), min_match=2, bias=1, memory=memory),
+        State([3, 6, 7, 8]),
+    )
     drafter.start(state, None, None)
     tree = drafter.propose(state, Budget(8, 1, 8))
-    assert tree.tokens == (9, 4) and {o.source for o in tree.origin} == {"answers"}  # and nothing beyond that answer's end
+    assert tree.tokens == (9, 4) and {o.source for o in tree.origin} == {
+        "answers"
+    }  # and nothing beyond that answer's end
     assert state.notes[-1] == ("match", {"source": "answers", "start": 1, "end": 4, "n": 3, "copied": 2})
-    assert len(drafter.propose(State([3, 7, 8]), Budget(8, 1, 8))) == 0  # two tokens match, three are asked for
+    assert (
+        len(drafter.propose(State([3, 7, 8]), Budget(8, 1, 8))) == 0
+    )  # two tokens match, three are asked for

@@ -1,4 +1,5 @@
 """Each index against brute force on random strings, with taking back and following other texts in between."""
+
 from __future__ import annotations
 
 import random
@@ -23,13 +24,13 @@ def longest_match(text):
     """(n, first end) of the longest suffix that ends somewhere before the end too."""
     for n in range(len(text) - 1, 0, -1):
         for end in range(n, len(text)):
-            if text[end - n:end] == text[-n:]:
+            if text[end - n : end] == text[-n:]:
                 return n, end
     return 0, 0
 
 
 def occurrences(text, part):
-    return sum(text[i:i + len(part)] == part for i in range(len(text) - len(part) + 1))
+    return sum(text[i : i + len(part)] == part for i in range(len(text) - len(part) + 1))
 
 
 def state_of(index, part):
@@ -57,7 +58,7 @@ def test_automaton_matches_and_size(text):
         assert index.longest() == longest_match(text[:i])
         assert len(index) <= max(2 * i, 2)
         for n, state in index.suffixes(99):
-            assert index.first[state] == next(e for e in range(n, i) if text[e - n:e] == text[i - n:i])
+            assert index.first[state] == next(e for e in range(n, i) if text[e - n : e] == text[i - n : i])
 
 
 @MANY
@@ -65,7 +66,7 @@ def test_automaton_matches_and_size(text):
 def test_automaton_counts(text, depth):
     index = SuffixAutomaton(depth)
     index.follow(text)
-    parts = {tuple(text[i:i + n]) for n in range(1, depth + 1) for i in range(len(text) - n + 1)}
+    parts = {tuple(text[i : i + n]) for n in range(1, depth + 1) for i in range(len(text) - n + 1)}
     for part in parts:
         assert index.count[state_of(index, part)] == occurrences(text, list(part))
 
@@ -79,10 +80,21 @@ def test_automaton_follows_anything(text, others, depth, extend):
     if extend:
         index.extend(text)
     for other in others:
-        index.follow(text[:len(text) // 2] + other)
+        index.follow(text[: len(text) // 2] + other)
     index.follow(text)
     fresh.follow(text)
-    for name in ("text", "next", "link", "length", "first", "count", "state", "matched", "_tail", "_tail_length"):
+    for name in (
+        "text",
+        "next",
+        "link",
+        "length",
+        "first",
+        "count",
+        "state",
+        "matched",
+        "_tail",
+        "_tail_length",
+    ):
         assert getattr(index, name) == getattr(fresh, name), name
 
 
@@ -93,7 +105,7 @@ def test_shorter_match_when_too_little_follows(text, want):
     index.follow(text)
     n, end = index.longest(want)
     if n:
-        assert text[end - n:end] == text[-n:] and end < len(text)
+        assert text[end - n : end] == text[-n:] and end < len(text)
     best, place = longest_match(text)
     if best and len(text) - place >= want:
         assert (n, end) == (best, place)
@@ -103,7 +115,7 @@ def test_documents_are_parted():
     index = SuffixAutomaton(4)
     index.follow([1, 2, 3, -1, 1, 2, -1, 3, 1, 2])
     n, end = index.longest()
-    assert n == 2 and index.text[end - 2:end] == [1, 2]
+    assert n == 2 and index.text[end - 2 : end] == [1, 2]
     assert index.count[state_of(index, [1, 2])] == 3
 
 
@@ -113,7 +125,7 @@ def test_gram_index(text, n, extra):
     index = NgramIndex(n)
     index.follow(text + extra)
     index.follow(text)
-    ends = [e for e in range(n, len(text)) if text[e - n:e] == text[-n:]] if len(text) >= n else []
+    ends = [e for e in range(n, len(text)) if text[e - n : e] == text[-n:]] if len(text) >= n else []
     assert index.before() == ends
     assert (index.earliest(), index.latest()) == ((ends[0], ends[-1]) if ends else (0, 0))
 
@@ -126,8 +138,8 @@ def test_ngram_counts(text, most, extra):
     index.follow(text)
     for n in range(1, most):
         for start in range(max(len(text) - n, 0)):
-            key = tuple(text[start:start + n])
-            places = [(text[i + n], i + n) for i in range(len(text) - n) if tuple(text[i:i + n]) == key]
+            key = tuple(text[start : start + n])
+            places = [(text[i + n], i + n) for i in range(len(text) - n) if tuple(text[i : i + n]) == key]
             counts, last = Counter(t for t, _ in places), dict(places)
             order = sorted(counts, key=lambda t: (-counts[t], -last[t]))
             assert index.successors(key, 99) == [(t, counts[t]) for t in order]
@@ -145,7 +157,7 @@ def test_ngram_counts_backs_off():
 
 
 def brute_places(text, pattern):
-    return [i for i in range(len(text) - len(pattern) + 1) if text[i:i + len(pattern)] == pattern]
+    return [i for i in range(len(text) - len(pattern) + 1) if text[i : i + len(pattern)] == pattern]
 
 
 @MANY
@@ -153,20 +165,22 @@ def brute_places(text, pattern):
 def test_suffix_array_ranges(text, pattern, depth):
     array = SuffixArray.build(np.array(text, dtype=np.uint32), depth)
     assert sorted(array.order.tolist()) == list(range(len(text)))
-    cut = [text[i:i + depth] for i in array.order]
+    cut = [text[i : i + depth] for i in array.order]
     assert cut == sorted(cut)
     low, high = array.range(pattern)
     assert sorted(array.order[low:high].tolist()) == brute_places(text, pattern)
     n, low, high = array.longest(pattern, 5)
     longest = max((k for k in range(1, len(pattern) + 1) if brute_places(text, pattern[-k:])), default=0)
-    assert n == longest and sorted(array.order[low:high].tolist()) == (brute_places(text, pattern[-n:]) if n else [])
+    assert n == longest and sorted(array.order[low:high].tolist()) == (
+        brute_places(text, pattern[-n:]) if n else []
+    )
 
 
 @MANY
 @given(strings, st.integers(1, 4), st.integers(1, 12), st.booleans())
 def test_most_frequent_continuations(text, deep, nodes, parted):
     if parted and text:
-        text = text[:len(text) // 2] + [int(PART)] + text[len(text) // 2:]
+        text = text[: len(text) // 2] + [int(PART)] + text[len(text) // 2 :]
     array = SuffixArray.build(np.array(text, dtype=np.uint32), 16)
     for token in sorted(set(text) - {int(PART)}):
         low, high = array.range([token])
@@ -174,7 +188,7 @@ def test_most_frequent_continuations(text, deep, nodes, parted):
         counts = Counter()
         for place in brute_places(text, [token]):
             for d in range(1, deep + 1):
-                part = tuple(text[place + 1:place + 1 + d])
+                part = tuple(text[place + 1 : place + 1 + d])
                 if len(part) < d or int(PART) in part:
                     break
                 counts[part] += 1
@@ -188,7 +202,8 @@ def test_most_frequent_continuations(text, deep, nodes, parted):
 
 
 def test_lookups_stay_cheap():
-    """Work, not seconds: comparisons of a lookup grow with the logarithm of the store, automaton steps stay constant."""
+    """Work, not seconds: comparisons of a lookup grow with the logarithm of the store, automaton steps stay
+    constant."""
     rolls = random.Random(1)
 
     class Counting(SuffixArray):

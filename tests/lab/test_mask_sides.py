@@ -1,4 +1,6 @@
-"""The mask on both sides, on the target only, on the draft only: the last one is wrong, and told by its distance."""
+"""The mask on both sides, on the target only, on the draft only: the last one is wrong, and told by its
+distance."""
+
 from __future__ import annotations
 
 import pytest
@@ -21,7 +23,9 @@ def test_only_the_mask_on_the_draft_alone_is_wrong():
 
 
 def test_it_stops_when_asked_and_refuses_what_is_no_format():
-    assert len(list(answer("mask_sides", {"response_format": FORMAT}, FakeLoaded(ends=True), lambda: True))) == 1
+    assert (
+        len(list(answer("mask_sides", {"response_format": FORMAT}, FakeLoaded(ends=True), lambda: True))) == 1
+    )
     for payload in ({"response_format": {"type": "text"}}, {"response_format": "x"}, {"runs": 10**6}):
         with pytest.raises(SessionError):
             list(answer("mask_sides", payload, FakeLoaded(ends=True)))

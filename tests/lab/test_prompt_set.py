@@ -1,4 +1,6 @@
-"""A race over one's own prompts: medians with intervals, runs paired with plain decoding's, progress and stop."""
+"""A race over one's own prompts: medians with intervals, runs paired with plain decoding's, progress and
+stop."""
+
 from __future__ import annotations
 
 import random
@@ -12,7 +14,11 @@ from specviz.run.request import SessionError
 
 from ..run.fakes import FakeLoaded
 
-ASKED = {"prompts": ["the cat", "a dog", "one two"], "methods": ["speculative", "prompt_lookup"], "max_new_tokens": 6}
+ASKED = {
+    "prompts": ["the cat", "a dog", "one two"],
+    "methods": ["speculative", "prompt_lookup"],
+    "max_new_tokens": 6,
+}
 
 
 def ask(payload, stop=bool):
@@ -37,7 +43,9 @@ def test_a_stop_keeps_the_prompts_that_are_done():
 
 
 def test_the_interval_covers_the_median_as_often_as_it_says():
-    rng, hits, rounds = random.Random(1), 0, 2000
+    rng = random.Random(1)
+    hits = 0
+    rounds = 2000
     for _ in range(rounds):
         low, high, confidence = median_interval([rng.expovariate(1.0) for _ in range(15)])
         assert confidence >= CONFIDENCE
@@ -46,8 +54,20 @@ def test_the_interval_covers_the_median_as_often_as_it_says():
     assert median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0, 0.75)
 
 
-@pytest.mark.parametrize("wrong", [{"prompts": []}, {"prompts": ["x"] * 25}, {"prompts": [3]}, {"prompts": "x"}, {"methods": []},
-                                   {"methods": ["nope"]}, {"methods": ["speculative"] * 5}, {"methods": [1]}, {"max_new_tokens": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"prompts": []},
+        {"prompts": ["x"] * 25},
+        {"prompts": [3]},
+        {"prompts": "x"},
+        {"methods": []},
+        {"methods": ["nope"]},
+        {"methods": ["speculative"] * 5},
+        {"methods": [1]},
+        {"max_new_tokens": 0},
+    ],
+)
 def test_what_cannot_be_asked_is_refused(wrong):
     with pytest.raises(SessionError):
         ask(ASKED | wrong)

@@ -1,4 +1,6 @@
-"""Which method for a server: every choice has an answer, nothing is told that the engine cannot do, and every figure has a source."""
+"""Which method for a server: every choice has an answer, nothing is told that the engine cannot do, and
+every figure has a source."""
+
 from __future__ import annotations
 
 import json
@@ -25,8 +27,14 @@ def test_every_choice_has_an_answer_in_order_with_flags_of_its_engine():
         assert len(methods) <= SHOWN and len(set(methods)) == len(methods)
         for one in found["answers"]:
             entry = TABLE["methods"][one["method"]]
-            assert one["flags"] == entry["flags"][asked["engine"]] and asked["model"] in entry.get("needs", [asked["model"]])
-        fitting = [one["figure"]["speedup"] for one in found["answers"] if one["figure"] and "load" not in one["differs"]]
+            assert one["flags"] == entry["flags"][asked["engine"]] and asked["model"] in entry.get(
+                "needs", [asked["model"]]
+            )
+        fitting = [
+            one["figure"]["speedup"]
+            for one in found["answers"]
+            if one["figure"] and "load" not in one["differs"]
+        ]
         assert fitting == sorted(fitting, reverse=True)
 
 
@@ -38,7 +46,12 @@ def test_many_requests_turn_the_order_around():
 
 def test_figures_have_sources_and_cards_exist():
     for figure in TABLE["figures"]:
-        assert figure["method"] in TABLE["methods"] and figure["source"] and figure["speedup"] > 0 and figure["setting"]
+        assert (
+            figure["method"] in TABLE["methods"]
+            and figure["source"]
+            and figure["speedup"] > 0
+            and figure["setting"]
+        )
     for engine in TABLE["engines"].values():
         assert set(engine.get("also", ())) <= set(catalogue())
     for method in TABLE["methods"].values():
@@ -53,7 +66,9 @@ def test_an_answer_that_is_none_is_refused(asked):
 
 def test_the_command_and_the_page_answer_alike(capsys):
     asked = {"engine": "llama_cpp", "model": "none", "task": "copy", "load": "one", "temperature": "greedy"}
-    assert main(["recommend", "--json", *(x for key, value in asked.items() for x in (f"--{key}", value))]) == 0
+    assert (
+        main(["recommend", "--json", *(x for key, value in asked.items() for x in (f"--{key}", value))]) == 0
+    )
     assert json.loads(capsys.readouterr().out) == next(answer("recommend", asked))
     for model in ("none", "family"):
         few = recommend(engine="sglang", model=model)["few"]

@@ -1,4 +1,6 @@
-"""Runs during which other processes took the CPU: their times are left out of every measurement of the Lab while others remain."""
+"""Runs during which other processes took the CPU: their times are left out of every measurement of the Lab
+while others remain."""
+
 from __future__ import annotations
 
 import pytest
@@ -13,12 +15,16 @@ from specviz.trace.metrics import Totals
 from ..run.fakes import FakeLoaded
 
 SPEC = {"method": "speculative", "prompt": "the cat", "max_new_tokens": 6}
-QUESTIONS = {"sweep": SPEC | {"knob": "gamma", "values": [1, 3]}, "heat_map": SPEC | {"lengths": [1, 3], "temperatures": [0.0]},
-             "prompt_set": {"prompts": ["the cat", "a dog", "one"], "methods": ["speculative"], "max_new_tokens": 6}}
+QUESTIONS = {
+    "sweep": SPEC | {"knob": "gamma", "values": [1, 3]},
+    "heat_map": SPEC | {"lengths": [1, 3], "temperatures": [0.0]},
+    "prompt_set": {"prompts": ["the cat", "a dog", "one"], "methods": ["speculative"], "max_new_tokens": 6},
+}
 
 
 def answers(name, monkeypatch, disturbed):
-    """The last part of an answer; the n-th measured run is disturbed where ``disturbed(n)``, and then takes a thousand times as long."""
+    """The last part of an answer; the n-th measured run is disturbed where ``disturbed(n)``, and then takes
+    a thousand times as long."""
     made = iter(range(1000))
 
     class Runs(TimedRuns):
@@ -26,11 +32,15 @@ def answers(name, monkeypatch, disturbed):
             if length == 8:
                 return super().run(session, prompt, length)
             slow = disturbed(next(made))
-            return TimedRun(Totals(tokens=6, rounds=3, phase_seconds={"verify": 600.0 if slow else 0.6}), slow)
+            return TimedRun(
+                Totals(tokens=6, rounds=3, phase_seconds={"verify": 600.0 if slow else 0.6}), slow
+            )
 
     for module in (sweep, heat_map, prompt_set):
         monkeypatch.setattr(module, "TimedRuns", Runs)
-    return [part for part in lab.answer(name, QUESTIONS[name], FakeLoaded(), bool) if isinstance(part, dict)][-1]
+    return [part for part in lab.answer(name, QUESTIONS[name], FakeLoaded(), bool) if isinstance(part, dict)][
+        -1
+    ]
 
 
 def rows_of(answer):
@@ -47,7 +57,11 @@ def test_times_of_disturbed_runs_are_left_out(monkeypatch, name):
     answer = answers(name, monkeypatch, lambda n: n == 1)
     assert all(not row["busy"] and speed(row) == pytest.approx(10.0) for row in rows_of(answer))
     assert all(row["walltime_speedup"] in (1.0, [1.0, 1.0, 1.0]) for row in rows_of(answer))
-    assert sum(run["busy"] for run in answer["runs"]) >= 1 if name == "prompt_set" else answer["disturbed"] == 1 < answer["runs"]
+    assert (
+        sum(run["busy"] for run in answer["runs"]) >= 1
+        if name == "prompt_set"
+        else answer["disturbed"] == 1 < answer["runs"]
+    )
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

@@ -1,4 +1,5 @@
 """Requests of a batch write what they write alone, whoever joins, leaves or drafts further beside them."""
+
 from __future__ import annotations
 
 import copy
@@ -27,7 +28,8 @@ SIZES = (1, 2, 5, 16)
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Target and draft in double precision, so that no sum of another order breaks a tie; the draft is right now and then."""
+    """Target and draft in double precision, so that no sum of another order breaks a tie; the draft is
+    right now and then."""
     config, folder = CONFIGS["llama"](), tmp_path_factory.mktemp("pair")
     config.tie_word_embeddings = False
     net = network(config, seed=2)
@@ -54,8 +56,10 @@ def batched_methods():
 def request(method, models, seed: int, sampling: Sampling = Sampling()):
     """(parts, target, state) of a request of its own: prompt, length and random numbers by the seed."""
     source, kit = random.Random(seed), kit_of(models)
-    prompt = (TEXTS[seed % 3] * 2)[:source.randrange(2, 14)]
-    state = State(prompt, Sampling(sampling.temperature, seed=seed), limit=source.randrange(1, 13), stop=frozenset({11}))
+    prompt = (TEXTS[seed % 3] * 2)[: source.randrange(2, 14)]
+    state = State(
+        prompt, Sampling(sampling.temperature, seed=seed), limit=source.randrange(1, 13), stop=frozenset({11})
+    )
     return method.build(kit, **method.read_knobs({})), kit.target, state
 
 
@@ -70,8 +74,11 @@ def alone(method, models, seed, sampling=Sampling()):
 
 @torch.inference_mode()
 def together(method, models, seeds, sampling=Sampling(), leaves=None):
-    """Tokens by seed. The second half joins while the first is under way; ``leaves`` is taken out after two rounds."""
-    batch, here, wrote = Batch(), {}, {}
+    """Tokens by seed. The second half joins while the first is under way; ``leaves`` is taken out after two
+    rounds."""
+    batch = Batch()
+    here = {}
+    wrote = {}
     waiting = list(seeds)
 
     def join(count):
@@ -95,7 +102,9 @@ def together(method, models, seeds, sampling=Sampling(), leaves=None):
 @pytest.mark.parametrize("method", batched_methods())
 def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
     kit = kit_of(models)
-    if not method.needs <= kit.target.capabilities | CAPABILITIES or unbatchable_reason(method.build(kit, **method.read_knobs({}))):
+    if not method.needs <= kit.target.capabilities | CAPABILITIES or unbatchable_reason(
+        method.build(kit, **method.read_knobs({}))
+    ):
         with refuses(ValueError, "method.not_batchable"):
             Batch().join(*request(method, models, 0))
         return
@@ -105,15 +114,21 @@ def test_each_request_of_a_batch_writes_what_it_writes_alone(method, models):
         assert len(wrote) == size or size > 2 and len(wrote) == size - 1
         for seed, tokens in wrote.items():
             _, target, state = request(method, models, seed)
-            assert tokens == greedy(partial(logits, target), state.tokens, state.limit, state.stop), (size, seed)
+            assert tokens == greedy(partial(logits, target), state.tokens, state.limit, state.stop), (
+                size,
+                seed,
+            )
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("method", [pytest.param(method, id=method.key) for method in METHODS])
 def test_every_method_in_batches_of_one_to_sixteen(method, models):
-    """Ragged ends, the second half joining while the first is under way, and one that leaves in the middle."""
+    """Ragged ends, the second half joining while the first is under way, and one that leaves in the
+    middle."""
     kit = kit_of(models)
-    if not method.needs <= kit.target.capabilities | CAPABILITIES or unbatchable_reason(method.build(kit, **method.read_knobs({}))):
+    if not method.needs <= kit.target.capabilities | CAPABILITIES or unbatchable_reason(
+        method.build(kit, **method.read_knobs({}))
+    ):
         return  # that these are refused is tested above
     for size in (1, 2, 3, 4, 6, 9, 12, 16):
         wrote = together(method, models, range(size), leaves=0 if size > 2 else None)
@@ -122,7 +137,9 @@ def test_every_method_in_batches_of_one_to_sixteen(method, models):
             assert tokens == alone(method, models, seed), (size, seed)
 
 
-@pytest.mark.parametrize("size", [pytest.param(n, marks=[pytest.mark.thorough] if n not in (3, 7) else []) for n in range(1, 17)])
+@pytest.mark.parametrize(
+    "size", [pytest.param(n, marks=[pytest.mark.thorough] if n not in (3, 7) else []) for n in range(1, 17)]
+)
 def test_every_size_above_temperature_0_keeps_each_requests_own_random_numbers(models, size):
     """A request's draws are its seed's, so that the run is the same alone and in any batch."""
     method = next(m for m in METHODS if m.key == "speculative")
@@ -147,12 +164,16 @@ def test_a_loop_of_its_own_and_the_targets_own_layers_are_refused(models):
 
 def test_requests_of_different_methods_share_a_pass(models, monkeypatch):
     """What is drafted, and how, is each request's own matter."""
-    by_key, batch, here = {m.key: m for m in METHODS}, Batch(), []
+    by_key = {m.key: m for m in METHODS}
+    batch = Batch()
+    here = []
     for seed, key in enumerate(("autoregressive", "speculative", "draft_tree", "prompt_lookup")):
         parts, target, state = request(by_key[key], models, seed)
         here.append(batch.join(parts, target, State(state.tokens, limit=9))[0])
     sizes, project = [], models[0].project
-    monkeypatch.setattr(models[0], "project", lambda block, x, turn: sizes.append(len(x)) or project(block, x, turn))
+    monkeypatch.setattr(
+        models[0], "project", lambda block, x, turn: sizes.append(len(x)) or project(block, x, turn)
+    )
     with torch.inference_mode():
         outcomes = batch.round()
     assert len(sizes) == models[0].layers, "one pass of the target for all of them"
@@ -161,12 +182,15 @@ def test_requests_of_different_methods_share_a_pass(models, monkeypatch):
 
 def passes_of(model, monkeypatch):
     """Rows of each pass of a model from now on."""
-    rows, project, first = [], model.project, model.blocks[0]
+    rows = []
+    project = model.project
+    first = model.blocks[0]
 
     def counted(block, x, *more):
         if block is first:
             rows.append(len(x))
         return project(block, x, *more)
+
     monkeypatch.setattr(model, "project", counted)
     return rows
 
@@ -181,7 +205,9 @@ def test_the_drafts_of_a_batch_are_made_in_one_pass_a_token(models, monkeypatch)
             parts, single = replace(parts, policy=Fixed(4)), request(method, models, seed, temperature)
             batch.join(parts, target, State(state.tokens, state.sampling, limit=6 if seed else 3))
             open_run(single[0], single[1], single[2])
-            alone[seed] = single[0].drafter.propose(State(state.tokens, state.sampling, limit=6), Budget(4 if seed else 2))
+            alone[seed] = single[0].drafter.propose(
+                State(state.tokens, state.sampling, limit=6), Budget(4 if seed else 2)
+            )
         rows = passes_of(models[1], monkeypatch)
         outcomes = batch.round()
     assert rows == [4, 4, 3, 3], "each pass is everybody's; the prompts were read as the requests joined"
@@ -196,18 +222,28 @@ def test_who_changes_a_proposal_below_its_steps_changes_the_steps():
     while work:
         kind = work.pop()
         work += kind.__subclasses__()
-        first = {name: next(i for i, c in enumerate(kind.__mro__) if name in vars(c)) for name in ("propose", "steps")}
-        wrong += [kind.__name__] * (kind.__module__.startswith("specviz.drafters") and first["propose"] < first["steps"]
-                                    and kind.__mro__[first["steps"]] is not Drafter)
+        first = {
+            name: next(i for i, c in enumerate(kind.__mro__) if name in vars(c))
+            for name in ("propose", "steps")
+        }
+        wrong += [kind.__name__] * (
+            kind.__module__.startswith("specviz.drafters")
+            and first["propose"] < first["steps"]
+            and kind.__mro__[first["steps"]] is not Drafter
+        )
     assert not wrong
 
 
 class Counted(BatchTokenBudget):
-    """TETRIS with as many rows as drafts of length gamma would have, and what those would have kept of the same drafts."""
+    """TETRIS with as many rows as drafts of length gamma would have, and what those would have kept of the
+    same drafts."""
 
     def __init__(self, texts, gamma: int, extra: int):
         super().__init__(gamma, extra)
-        self.texts, self.tetris, self.fixed, self.total = texts, 0, 0, 0
+        self.texts = texts
+        self.tetris = 0
+        self.fixed = 0
+        self.total = 0
 
     def plan_all(self, states):
         self.total, self.min_prob = 10**9, 0.0  # whole drafts, so that the fixed length's are among them
@@ -221,7 +257,7 @@ class Counted(BatchTokenBudget):
         kept = super().share(states, trees)
         assert sum(map(len, kept)) == self.total
         for state, tree, few in zip(states, trees, kept):
-            right = common_prefix_length(tree.tokens, self.texts[state.sampling.seed][len(state.tokens):])
+            right = common_prefix_length(tree.tokens, self.texts[state.sampling.seed][len(state.tokens) :])
             self.tetris += min(right, len(few))
             self.fixed += min(right, self.gamma, len(tree))
         return kept
@@ -229,7 +265,9 @@ class Counted(BatchTokenBudget):
 
 def test_tetris_keeps_at_least_what_the_fixed_length_keeps_of_the_same_drafts_in_as_many_rows(models):
     """A count on seeds, no clock."""
-    method, seeds, texts = next(m for m in METHODS if m.key == "tetris"), range(8), {}
+    method = next(m for m in METHODS if m.key == "tetris")
+    seeds = range(8)
+    texts = {}
     with torch.inference_mode():
         for seed in seeds:
             _, target, state = request(method, models, seed)

@@ -1,5 +1,6 @@
-"""Painting by scales, and CoDe: N of all scales is the large model alone to the bit, N of none the small one; every picture is drawn with
-the probability that the models give it."""
+"""Painting by scales, and CoDe: N of all scales is the large model alone to the bit, N of none the small
+one; every picture is drawn with the probability that the models give it."""
+
 from __future__ import annotations
 
 import io
@@ -31,12 +32,17 @@ def pair(tmp_path_factory):
 def paint(pair, large, temperature=1.0, seed=0, limit=10**9, rng=None, processors=None):
     """Return (tokens painted, events)."""
     target, refiner = (one.open() for one in pair)
-    state = State(list(PROMPT), Sampling(temperature, seed=seed), rng or RandomStreams(seed), limit=min(limit, pair[0].scales.tokens),
-                  processors=processors)
+    state = State(
+        list(PROMPT),
+        Sampling(temperature, seed=seed),
+        rng or RandomStreams(seed),
+        limit=min(limit, pair[0].scales.tokens),
+        processors=processors,
+    )
     parts = Parts(Drafter(), Fixed(0), TokenRejection(), helpers={"refiner": refiner})
     loop = paint_scales if large is None else NextScale(large)
     events = list(loop(parts, target, state))
-    return state.tokens[len(PROMPT):], events
+    return state.tokens[len(PROMPT) :], events
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -51,10 +57,18 @@ def test_all_scales_large_is_plain_and_none_is_the_refiner_alone(pair, temperatu
 def test_a_round_is_a_scale_and_only_the_large_model_counts_as_target(pair):
     tokens, events = paint(pair, 1)
     rounds = [event for event in events if isinstance(event, Committed)]
-    assert [len(event.tokens) for event in rounds] == [1, 4, 9] and [event.kind for event in rounds] == ["plain", "small", "small"]
+    assert [len(event.tokens) for event in rounds] == [1, 4, 9] and [event.kind for event in rounds] == [
+        "plain",
+        "small",
+        "small",
+    ]
     assert [event.round for event in events if isinstance(event, Verified)] == [0]
     notes = [event.data for event in events if isinstance(event, Noted)]
-    assert [(note["scale"], note["grid"], note["writer"]) for note in notes] == [(0, 1, "large"), (1, 2, "small"), (2, 3, "small")]
+    assert [(note["scale"], note["grid"], note["writer"]) for note in notes] == [
+        (0, 1, "large"),
+        (1, 2, "small"),
+        (2, 3, "small"),
+    ]
     assert [len(note["probs"]) for note in notes] == [1, 4, 9] and tokens[0] == paint(pair, None)[0][0]
     assert len(paint(pair, 1, limit=7)[0]) == 7
 
@@ -94,7 +108,9 @@ def test_the_method_hands_over_after_n_scales(pair):
     from specviz.methods import catalogue
 
     method = catalogue()["collaborative_decoding"]
-    parts = method.build(SimpleNamespace(open=lambda role, required: pair[1].open()), **method.read_knobs({"large_scales": 2}))
+    parts = method.build(
+        SimpleNamespace(open=lambda role, required: pair[1].open()), **method.read_knobs({"large_scales": 2})
+    )
     state = State(list(PROMPT), Sampling(1.0, seed=4), RandomStreams(4), limit=14)
     events = list(parts.loop(parts, pair[0].open(), state))
     assert [event.kind for event in events if isinstance(event, Committed)] == ["plain", "plain", "small"]
@@ -116,7 +132,10 @@ def test_every_patch_keeps_to_a_mask_whichever_model_paints_it(pair, large):
     for masked in broken:
         for seed in range(4):
             tokens = paint(pair, large, seed=seed, processors=Processors([Repeats()]) if masked else None)[0]
-            broken[masked] += sum(after in Repeats().banned(Context([before], (), ()), ()) for before, after in zip(tokens, tokens[1:]))
+            broken[masked] += sum(
+                after in Repeats().banned(Context([before], (), ()), ())
+                for before, after in zip(tokens, tokens[1:])
+            )
     assert broken[True] == 0 < broken[False]
 
 

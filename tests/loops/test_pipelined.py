@@ -1,4 +1,6 @@
-"""PEARL: drafts that run ahead, in a thread or one after the other; what is kept of them and what is thrown away."""
+"""PEARL: drafts that run ahead, in a thread or one after the other; what is kept of them and what is thrown
+away."""
+
 from __future__ import annotations
 
 import threading
@@ -72,14 +74,16 @@ def test_a_thread_changes_nothing_about_what_is_drawn():
 
 
 def test_the_distribution_of_a_run_with_a_real_thread_is_the_targets():
-    kit, sampling, prompt = toy(3, share=0.5, sharp=0.8), Sampling(1.0), [1, 2, 0]
+    kit = toy(3, share=0.5, sharp=0.8)
+    sampling = Sampling(1.0)
+    prompt = [1, 2, 0]
 
     def once(rng):
         state = State(list(prompt), sampling, rng, 2)
         parts = pearl(kit, 2)
         for _ in parts.loop(parts, TinyTarget(kit.net), state):
             pass
-        return tuple(state.tokens[len(prompt):])
+        return tuple(state.tokens[len(prompt) :])
 
     with cores(2):
         probs = probs_of(once)
@@ -108,9 +112,13 @@ class ShiftedLaws(Pipelined):
         return outcome
 
 
-@pytest.mark.parametrize("loop, exact", [(Pipelined, True), (KeepsWhatWasRefused, False), (ShiftedLaws, False)])
+@pytest.mark.parametrize(
+    "loop, exact", [(Pipelined, True), (KeepsWhatWasRefused, False), (ShiftedLaws, False)]
+)
 def test_what_ran_ahead_is_kept_by_the_right_rule(loop, exact):
-    kit, sampling, count = toy(2, share=0.3, sharp=0.8), Sampling(1.0), 3
+    kit = toy(2, share=0.3, sharp=0.8)
+    sampling = Sampling(1.0)
+    count = 3
     parts = Parts(DraftChain(kit.open("draft")), Fixed(3), PearlVerification(), loop())
     state = State([1, 0, 1], sampling, limit=count)
     open_run(parts, kit.target, state)
@@ -128,7 +136,9 @@ def test_a_perfect_draft_never_waits_and_there_is_no_bonus():
     assert [len(c.tokens) for c in commits(events)] == [1, 3, 3, 3, 3, 3]
     assert {c.kind for c in commits(events)} == {"accepted"}
     assert [note["mode"] for note in notes(events, "timeline")] == ["pre-verify"] + ["post-verify"] * 5
-    assert [e.rows for e in events if isinstance(e, Verified)] == [1, 3, 3, 3, 3, 3], "the last token judged is not read"
+    assert [e.rows for e in events if isinstance(e, Verified)] == [1, 3, 3, 3, 3, 3], (
+        "the last token judged is not read"
+    )
 
 
 def test_a_refusal_throws_away_what_was_written_ahead():
@@ -141,7 +151,9 @@ def test_a_refusal_throws_away_what_was_written_ahead():
         assert modes[i + 1] == ("pre-verify" if refused else "post-verify")
         note = notes(events, "timeline")[i]
         assert note["kept"] == (0 if refused else 2) and note["written"] == 3
-        assert len(drafted.nodes) == note["waiting"] + (3 if refused else 1), "what is thrown away is told in this round"
+        assert len(drafted.nodes) == note["waiting"] + (3 if refused else 1), (
+            "what is thrown away is told in this round"
+        )
     assert {"pre-verify", "post-verify"} == set(modes)
 
 
@@ -175,11 +187,15 @@ def test_a_drafter_with_nothing_to_say_leaves_a_bonus_and_then_plain_tokens():
             return DraftTree.chain(right[:3]) if self.asked == 1 else DraftTree()
 
     kit = toy(12, share=1.0, sharp=3.0)
-    right = greedy(kit.net.logits, PROMPT, 8)[len(PROMPT):]
+    right = greedy(kit.net.logits, PROMPT, 8)[len(PROMPT) :]
     parts = Parts(Once(), Fixed(3), PearlVerification(), Pipelined())
     state, events = run(parts, kit, 8)
-    assert state.tokens[len(PROMPT):] == right
-    assert [(c.kind, len(c.tokens)) for c in commits(events)] == [("accepted", 1), ("bonus", 3), *[("plain", 1)] * 4]
+    assert state.tokens[len(PROMPT) :] == right
+    assert [(c.kind, len(c.tokens)) for c in commits(events)] == [
+        ("accepted", 1),
+        ("bonus", 3),
+        *[("plain", 1)] * 4,
+    ]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 7])
@@ -191,11 +207,11 @@ def test_no_more_is_drafted_or_written_than_is_left(limit):
 
 
 def test_an_end_token_ends_the_chain_wherever_it_comes():
-    right = greedy(toy(12, share=1.0, sharp=3.0).net.logits, PROMPT, 12)[len(PROMPT):]
+    right = greedy(toy(12, share=1.0, sharp=3.0).net.logits, PROMPT, 12)[len(PROMPT) :]
     for end in sorted(set(right)):
         kit = toy(12, share=1.0, sharp=3.0)
         state, events = run(pearl(kit, 4), kit, 12, stop=frozenset({end}))
-        assert state.tokens[len(PROMPT):] == right[:right.index(end) + 1] and state.ended
+        assert state.tokens[len(PROMPT) :] == right[: right.index(end) + 1] and state.ended
         assert all(end not in [n["tok"] for n in e.nodes][:-1] for e in events if isinstance(e, Drafted))
 
 
@@ -206,7 +222,8 @@ def test_trees_are_not_for_this_verifier():
 
 # --- time --------------------------------------------------------------------------------------------------------------
 def test_both_are_at_work_at_the_same_time():
-    """Neither the draft nor the verification of the first round can end before the other has begun; the spans tell that."""
+    """Neither the draft nor the verification of the first round can end before the other has begun; the
+    spans tell that."""
     meet = threading.Barrier(2, timeout=30)
 
     class Meets(DraftChain):
@@ -254,7 +271,10 @@ def test_every_second_is_counted_once_whether_or_not_they_overlap():
 def test_without_a_second_core_the_timeline_is_simulated_from_what_was_measured():
     kit = toy(12, share=0.9, sharp=3.0)
     _, events = run(pearl(kit), kit, 20, clock=ticks())
-    reported, rounds = notes(events, "timeline"), list(zip(*([e for e in events if isinstance(e, kind)] for kind in (Drafted, Verified))))
+    reported, rounds = (
+        notes(events, "timeline"),
+        list(zip(*([e for e in events if isinstance(e, kind)] for kind in (Drafted, Verified)))),
+    )
     saved = 0.0
     for note, (draft, verify) in zip(reported, rounds):
         assert note["clock"] == "simulated" and draft.t1 <= verify.t0, "the records stay what was measured"
@@ -295,7 +315,10 @@ class BreaksToo(TinyTarget):
 
 def test_what_breaks_in_either_thread_is_reported_and_leaves_no_thread():
     with cores(2):
-        for drafter, target, says in ((Breaks, TinyTarget, "the draft broke"), (DraftChain, BreaksToo, "the target broke")):
+        for drafter, target, says in (
+            (Breaks, TinyTarget, "the draft broke"),
+            (DraftChain, BreaksToo, "the target broke"),
+        ):
             kit = toy(12)
             kit.target = target(kit.net, 96)
             with pytest.raises(RuntimeError, match=says):

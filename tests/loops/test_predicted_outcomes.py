@@ -1,4 +1,5 @@
 """SSD: drafts for predicted outcomes change the time of a run, never its text or its distribution."""
+
 from __future__ import annotations
 
 import pytest
@@ -40,7 +41,9 @@ def test_a_perfect_draft_is_ready_in_every_round_but_the_first():
 
 def test_without_outcomes_nothing_is_ever_ready():
     kit = toy(12, share=1.0, sharp=3.0)
-    assert not any(note["ready"] or note["prepared"] for note in notes(run(ssd(kit, outcomes=0), kit, 24)[1], "outcomes"))
+    assert not any(
+        note["ready"] or note["prepared"] for note in notes(run(ssd(kit, outcomes=0), kit, 24)[1], "outcomes")
+    )
 
 
 def test_corrections_are_predicted_too():
@@ -64,14 +67,25 @@ def test_outcomes_are_ranked_by_the_drafts_probability():
         for at, token in enumerate(tokens):
             out *= float(probs[at, token])
         return out
-    assert all(tokens[:-1] == (2, 4)[:len(tokens) - 1] and tokens[-1] != (*tree.tokens, None)[len(tokens) - 1] for tokens in found)
-    assert [chance(tokens) for tokens in found] == pytest.approx(sorted((chance(tokens) for tokens in found), reverse=True))
-    assert len(set(found)) == len(found) == 3 * 4 - sum(token in probs[at].topk(4).indices for at, token in enumerate(tree.tokens))
+
+    assert all(
+        tokens[:-1] == (2, 4)[: len(tokens) - 1] and tokens[-1] != (*tree.tokens, None)[len(tokens) - 1]
+        for tokens in found
+    )
+    assert [chance(tokens) for tokens in found] == pytest.approx(
+        sorted((chance(tokens) for tokens in found), reverse=True)
+    )
+    assert (
+        len(set(found))
+        == len(found)
+        == 3 * 4 - sum(token in probs[at].topk(4).indices for at, token in enumerate(tree.tokens))
+    )
 
 
 def authors_forks(logits, drafted, hit, fan_out, fan_out_miss):
-    """Facts of tanishqkumar/ssd 6ed3022, get_forked_recovery_tokens_from_logits: the drafted token of a position is left out, then the
-    best ``fan_out[position]`` tokens are kept, after a miss ``fan_out_miss[position]``; the last position has no drafted token."""
+    """Facts of tanishqkumar/ssd 6ed3022, get_forked_recovery_tokens_from_logits: the drafted token of a
+    position is left out, then the best ``fan_out[position]`` tokens are kept, after a miss
+    ``fan_out_miss[position]``; the last position has no drafted token."""
     logits = logits.clone()
     for position, token in enumerate(drafted):
         logits[position, token] = -torch.inf
@@ -82,8 +96,11 @@ def authors_forks(logits, drafted, hit, fan_out, fan_out_miss):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("count", [1, 3, 7, 99])
 def test_at_each_position_the_outcomes_are_the_authors_forks(seed, count):
-    """Ours ranks the positions together; with its numbers per position the authors' code names the same tokens."""
-    model, state, drafted = toy(12, seed=seed, sharp=0.8).open("draft"), State(list(PROMPT), Sampling(1.0)), (seed, 5, 7)
+    """Ours ranks the positions together; with its numbers per position the authors' code names the same
+    tokens."""
+    model = toy(12, seed=seed, sharp=0.8).open("draft")
+    state = State(list(PROMPT), Sampling(1.0))
+    drafted = (seed, 5, 7)
     found = likely_outcomes(model, state, DraftTree.chain(drafted), count)
     model.sync(state.tokens)
     logits = model.score(DraftTree.chain(drafted)).logits
@@ -91,7 +108,11 @@ def test_at_each_position_the_outcomes_are_the_authors_forks(seed, count):
     sizes = [len(tokens) for tokens in ours]
     most = 16 - sum(token in row.topk(4).indices for token, row in zip(drafted, logits))
     assert sum(sizes) == len(found) == min(count, most)
-    assert authors_forks(logits, drafted, True, sizes, [0] * 4) == authors_forks(logits, drafted, False, [0] * 4, sizes) == ours
+    assert (
+        authors_forks(logits, drafted, True, sizes, [0] * 4)
+        == authors_forks(logits, drafted, False, [0] * 4, sizes)
+        == ours
+    )
 
 
 class StaleDrafts(PredictedOutcomes):
@@ -101,7 +122,7 @@ class StaleDrafts(PredictedOutcomes):
         lengths = {len(text): chain for text, chain in self.prepared.items()}
         chain = lengths.get(len(state.tokens) - state.start)
         if chain is not None:
-            self.prepared = {tuple(state.tokens[state.start:]): chain}
+            self.prepared = {tuple(state.tokens[state.start :]): chain}
         return super().round(parts, target, state)
 
 
@@ -109,13 +130,18 @@ class SharedProbabilities(PredictedOutcomes):
     """Spoiled: a prepared draft carries the distributions of the token before."""
 
     def prepare(self, *given):
-        return {text: DraftTree(chain.tokens, chain.parents, chain.draw, chain.probs.roll(1, 0), chain.drawn)
-                for text, chain in super().prepare(*given).items() if len(chain) > 1}
+        return {
+            text: DraftTree(chain.tokens, chain.parents, chain.draw, chain.probs.roll(1, 0), chain.drawn)
+            for text, chain in super().prepare(*given).items()
+            if len(chain) > 1
+        }
 
 
 @pytest.mark.parametrize("loop, exact", [(PredictedOutcomes, True), (SharedProbabilities, False)])
 def test_the_joint_distribution_is_the_targets(loop, exact):
-    kit, sampling, count = toy(2, share=0.3, sharp=0.8), Sampling(1.0), 4
+    kit = toy(2, share=0.3, sharp=0.8)
+    sampling = Sampling(1.0)
+    count = 4
 
     def once(rng):
         begun = State([1, 0, 1], sampling, rng, count)
@@ -123,14 +149,18 @@ def test_the_joint_distribution_is_the_targets(loop, exact):
         for _ in again.loop(again, TinyTarget(kit.net), begun):
             pass
         return tuple(begun.tokens[3:])
+
     off = distance(probs_of(once), joint(kit.net.logits, [1, 0, 1], count, sampling, 2))
     assert (off < 1e-12) if exact else (off > 1e-3)
 
 
 def test_a_stale_draft_is_slower_and_still_exact():
-    """A draft of another outcome is only a bad guess: the verifier holds it against its own distributions. What it costs shows."""
+    """A draft of another outcome is only a bad guess: the verifier holds it against its own distributions.
+    What it costs shows."""
     kit = toy(12, seed=2, share=0.8, sharp=3.0)
-    right, stale = (run(ssd(kit, outcomes=4, loop=loop), kit, 60) for loop in (PredictedOutcomes, StaleDrafts))
+    right, stale = (
+        run(ssd(kit, outcomes=4, loop=loop), kit, 60) for loop in (PredictedOutcomes, StaleDrafts)
+    )
     assert right[0].tokens == stale[0].tokens == greedy(kit.net.logits, PROMPT, 60)
     assert right[0].round <= stale[0].round
 
@@ -148,9 +178,9 @@ def test_a_thread_changes_nothing_about_what_is_drawn():
 def test_end_tokens_and_the_limit_end_it():
     kit = toy(12, share=0.9, sharp=3.0)
     want = greedy(kit.net.logits, PROMPT, 40)
-    new = want[len(PROMPT):]
+    new = want[len(PROMPT) :]
     stop = new[9]
     state, _ = run(ssd(kit), kit, 40, stop=frozenset({stop}))
-    assert state.tokens == [*PROMPT, *new[:new.index(stop) + 1]]
+    assert state.tokens == [*PROMPT, *new[: new.index(stop) + 1]]
     for limit in (1, 2, 5):
-        assert run(ssd(kit), kit, limit)[0].tokens == want[:len(PROMPT) + limit]
+        assert run(ssd(kit), kit, limit)[0].tokens == want[: len(PROMPT) + limit]

@@ -1,4 +1,6 @@
-"""All loops from outside: limits, end tokens, Stop, deadlines, stop strings, what is recorded, and knobs that do not fit."""
+"""All loops from outside: limits, end tokens, Stop, deadlines, stop strings, what is recorded, and knobs
+that do not fit."""
+
 from __future__ import annotations
 
 import threading
@@ -46,7 +48,10 @@ def test_the_records_are_a_trace_and_every_verdict_can_be_recomputed(key):
             for event in stream(key, 24, loaded, knobs, Sampling(float(seed)), top_k_saved=3):
                 lane += recorder.take(event)
                 if isinstance(event, Decided):
-                    assert all(t["u"] is None or (t["u"] < t["a"]) == (t["verdict"] == "accepted") for t in event.decisions)
+                    assert all(
+                        t["u"] is None or (t["u"] < t["a"]) == (t["verdict"] == "accepted")
+                        for t in event.decisions
+                    )
         check(lane)
         trace = Trace(lane)
         assert trace.totals()["tokens"] == 24 and trace.totals()["seconds"] > 0
@@ -63,13 +68,15 @@ def test_limits_and_end_tokens_hold(key):
     whole, loaded = tokens(stream(key, 12)), FakeLoaded()
     loaded.end_tokens = frozenset({whole[4]})
     events = list(stream(key, 12, loaded))
-    assert tokens(events) == whole[:whole.index(whole[4]) + 1] and events[-1].finish == "stop"
+    assert tokens(events) == whole[: whole.index(whole[4]) + 1] and events[-1].finish == "stop"
 
 
 @pytest.mark.parametrize("key", MINE)
 def test_stop_deadline_and_walking_away_end_it_and_free_the_caches(key):
     with cores(2):
-        cancel, loaded, seen = threading.Event(), FakeLoaded(), []
+        cancel = threading.Event()
+        loaded = FakeLoaded()
+        seen = []
         for event in stream(key, 100, loaded, cancel=cancel):
             seen.append(event)
             if isinstance(event, Committed):
@@ -87,23 +94,37 @@ def test_stop_deadline_and_walking_away_end_it_and_free_the_caches(key):
 def test_a_stop_string_cuts_a_round_and_its_rows_add_up(key):
     loaded = FakeLoaded()
     reported = list(stream(key, 24, loaded))
-    whole, text = tokens(reported), b"".join(piece[1] for e in reported if isinstance(e, TextEmitted) for piece in e.pieces)
+    whole, text = (
+        tokens(reported),
+        b"".join(piece[1] for e in reported if isinstance(e, TextEmitted) for piece in e.pieces),
+    )
     stop = next(chr(byte) for byte in reversed(text) if 32 < byte < 127)
     events = list(stream(key, 24, loaded, stop=[stop]))
     last = [e for e in events if isinstance(e, Committed)][-1]
-    assert events[-1].finish == "stop_string" and tokens(events) == whole[:len(tokens(events))]
-    assert last.kv["dropped"] >= 0 and (last.kind == "small" or last.kv["after"] - last.kv["before"] >= len(last.tokens))
+    assert events[-1].finish == "stop_string" and tokens(events) == whole[: len(tokens(events))]
+    assert last.kv["dropped"] >= 0 and (
+        last.kind == "small" or last.kv["after"] - last.kv["before"] >= len(last.tokens)
+    )
 
 
-@pytest.mark.parametrize("key, knobs, says", [
-    ("pearl", {"gamma": 0}, "knob.range"), ("pearl", {"parallel": 1}, "knob.unknown parallel"),
-    ("specdec", {"beta": 0}, "knob.range"), ("specdec", {"tau": "far"}, "knob.kind"),
-    ("bild", {"fallback": 1.2}, "knob.range"), ("bild", {"rollback": float("nan")}, "knob.kind"),
-    ("entropy_adaptive", {"window": 1.5}, "knob.kind"), ("entropy_adaptive", {"dwell": 0}, "knob.range"),
-    ("contrastive_decoding", {"router": "svm"}, "knob.choice"),
-    ("contrastive_decoding", {"alpha": 0}, "knob.range"), ("proxy_decoding", {"beta": 1}, "knob.unknown beta"),
-    ("specreason", {"step": "word"}, "knob.choice"), ("specreason", {"least": 10}, "knob.range"),
-])
+@pytest.mark.parametrize(
+    "key, knobs, says",
+    [
+        ("pearl", {"gamma": 0}, "knob.range"),
+        ("pearl", {"parallel": 1}, "knob.unknown parallel"),
+        ("specdec", {"beta": 0}, "knob.range"),
+        ("specdec", {"tau": "far"}, "knob.kind"),
+        ("bild", {"fallback": 1.2}, "knob.range"),
+        ("bild", {"rollback": float("nan")}, "knob.kind"),
+        ("entropy_adaptive", {"window": 1.5}, "knob.kind"),
+        ("entropy_adaptive", {"dwell": 0}, "knob.range"),
+        ("contrastive_decoding", {"router": "svm"}, "knob.choice"),
+        ("contrastive_decoding", {"alpha": 0}, "knob.range"),
+        ("proxy_decoding", {"beta": 1}, "knob.unknown beta"),
+        ("specreason", {"step": "word"}, "knob.choice"),
+        ("specreason", {"least": 10}, "knob.range"),
+    ],
+)
 def test_knobs_that_do_not_fit_are_refused_in_words(key, knobs, says):
     with refuses(SessionError, *says.split()):
         Session(FakeLoaded(), key, knobs)
@@ -111,8 +132,15 @@ def test_knobs_that_do_not_fit_are_refused_in_words(key, knobs, says):
 
 def test_certificates_know_what_each_promises():
     for key in MINE:
-        greedy, exact = certify.greedy(FakeLoaded(), key, [[1, 2, 3, 4]], 12), catalogue()[key].exactness == "exact"
-        probs = certify.distribution(FakeLoaded(), key, [1, 2, 3, 4], 40) if not exact else {"status": "not applicable"}
+        greedy, exact = (
+            certify.greedy(FakeLoaded(), key, [[1, 2, 3, 4]], 12),
+            catalogue()[key].exactness == "exact",
+        )
+        probs = (
+            certify.distribution(FakeLoaded(), key, [1, 2, 3, 4], 40)
+            if not exact
+            else {"status": "not applicable"}
+        )
         assert probs["status"] == "not applicable"
         if exact:
             assert greedy["status"] == "identical"
@@ -129,5 +157,12 @@ def test_the_first_token_of_pearl_is_accepted_as_often_as_the_closed_form_says()
 def test_each_runs_to_the_end_at_any_temperature_and_knobs():
     for key in MINE:
         for seed in range(3):
-            events = list(stream(key, 16, knobs=any_knobs(catalogue()[key], seed), sampling=Sampling(0.8, top_p=0.9, seed=seed)))
+            events = list(
+                stream(
+                    key,
+                    16,
+                    knobs=any_knobs(catalogue()[key], seed),
+                    sampling=Sampling(0.8, top_p=0.9, seed=seed),
+                )
+            )
             assert isinstance(events[-1], Finished) and len(tokens(events)) == 16, events[-1]

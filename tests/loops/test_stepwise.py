@@ -1,4 +1,5 @@
 """SpecReason and reward-guided decoding: steps that are kept or refused as a whole."""
+
 from __future__ import annotations
 
 import math
@@ -16,8 +17,10 @@ from .toys import Tables, commits, decode, notes, probs, with_pieces
 
 def counting(vocab, sure, **other):
     """After t comes t+1, with this probability; ``other``: after these tokens another distribution."""
+
     def of(tokens):
         return other.get(f"t{tokens[-1]}", probs(vocab, **{f"t{(tokens[-1] + 1) % vocab}": sure}))
+
     return of
 
 
@@ -25,18 +28,30 @@ def test_a_step_that_passes_is_kept_whole_and_without_a_bonus():
     kit = Tables(counting(5, 0.9), counting(5, 0.9), 5)
     state, events = decode("specreason", kit, [4], 12)
     assert [(c.kind, c.tokens) for c in commits(events)][:3] == [
-        ("accepted", (0,)), ("accepted", (1, 2, 3, 4, 0)), ("accepted", (1, 2, 3, 4, 0))]
+        ("accepted", (0,)),
+        ("accepted", (1, 2, 3, 4, 0)),
+        ("accepted", (1, 2, 3, 4, 0)),
+    ]
     assert {note["writer"] for note in notes(events, "step")[:3]} == {"small"}
-    assert [note["grade"] for note in notes(events, "grade")][:3] == [pytest.approx(8.1)] * 3 and state.left == 0
+    assert [note["grade"] for note in notes(events, "grade")][:3] == [
+        pytest.approx(8.1)
+    ] * 3 and state.left == 0
 
 
 def test_a_step_that_is_refused_is_written_anew_up_to_its_end_whatever_its_first_tokens_were():
-    """The small model leaves the target's path at the third token of a step; the first two are not kept either."""
+    """The small model leaves the target's path at the third token of a step; the first two are not kept
+    either."""
     small = counting(6, 0.9, t2=probs(6, t0=0.9))
     kit = Tables(counting(6, 0.9, t2=probs(6, t3=0.98, t0=1e-6)), small, 6)
     state, events = decode("specreason", kit, [5], 13)
     assert state.tokens == [5, 0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5, 0]
-    assert [c.kind for c in commits(events)] == ["accepted", "correction", *["plain"] * 5, "correction", *["plain"] * 5]
+    assert [c.kind for c in commits(events)] == [
+        "accepted",
+        "correction",
+        *["plain"] * 5,
+        "correction",
+        *["plain"] * 5,
+    ]
     assert [note["step"] for note in notes(events, "step")] == [0, *[1] * 6, *[2] * 6]
     first = next(e for e in events if isinstance(e, Decided) and e.round == 1).decisions
     assert [t["verdict"] for t in first] == ["rejected", "skipped", "skipped"] and first[0]["a"] == 0.0
@@ -47,9 +62,15 @@ def test_the_grade_is_nine_times_the_geometric_mean():
     for least, kind in ((9 * math.sqrt(0.24) - 0.01, "accepted"), (9 * math.sqrt(0.24) + 0.01, "correction")):
         state = State([0], Sampling())
         verdict = StepGrade(least).verify(DraftTree.chain([1, 1]), Scores(rows), state)
-        assert verdict.kind == kind and (verdict.path, verdict.token) == (((0,), 1) if kind == "accepted" else ((), 0))
-        assert dict(state.notes)["grade"] == {"grade": pytest.approx(9 * math.sqrt(0.24), abs=1e-3), "least": least,
-                                              "passed": kind == "accepted", "length": 2}
+        assert verdict.kind == kind and (verdict.path, verdict.token) == (
+            ((0,), 1) if kind == "accepted" else ((), 0)
+        )
+        assert dict(state.notes)["grade"] == {
+            "grade": pytest.approx(9 * math.sqrt(0.24), abs=1e-3),
+            "least": least,
+            "passed": kind == "accepted",
+            "length": 2,
+        }
     assert "drift" not in dict(state.notes)
 
 
@@ -57,9 +78,15 @@ def test_the_grade_is_nine_times_the_geometric_mean():
 def test_with_no_least_grade_it_is_the_small_models_text_and_with_the_highest_the_targets(key, highest):
     kit = with_pieces(toy(12, share=0.6, sharp=2.0))
     loose, _ = decode(key, kit, PROMPT, 30, knobs={"least": 0.0})
-    strict, events = decode(key, with_pieces(toy(12, share=0.6, sharp=2.0)), PROMPT, 30, knobs={"least": highest})
-    assert strict.tokens == greedy(kit.net.logits, PROMPT, 30) and not [c for c in commits(events) if c.kind == "accepted"]
-    assert loose.tokens[:-1] == greedy(kit.small.logits, PROMPT, 29) != strict.tokens[:-1]  # the last place is the target's
+    strict, events = decode(
+        key, with_pieces(toy(12, share=0.6, sharp=2.0)), PROMPT, 30, knobs={"least": highest}
+    )
+    assert strict.tokens == greedy(kit.net.logits, PROMPT, 30) and not [
+        c for c in commits(events) if c.kind == "accepted"
+    ]
+    assert (
+        loose.tokens[:-1] == greedy(kit.small.logits, PROMPT, 29) != strict.tokens[:-1]
+    )  # the last place is the target's
 
 
 def test_the_target_may_write_the_first_steps_by_itself_and_no_step_is_longer_than_allowed():
@@ -68,7 +95,9 @@ def test_the_target_may_write_the_first_steps_by_itself_and_no_step_is_longer_th
     reported = notes(events, "step")
     assert [note["writer"] for note in reported if note["step"] < 2] == ["large"] * 4, "one token, then three"
     assert {len(note["tokens"]) for note in reported[:-2] if note["writer"] == "small"} == {3}
-    assert all(sum(len(n["tokens"]) for n in reported if n["step"] == s) <= 3 for s in {n["step"] for n in reported})
+    assert all(
+        sum(len(n["tokens"]) for n in reported if n["step"] == s) <= 3 for s in {n["step"] for n in reported}
+    )
 
 
 def test_lines_may_be_steps():
@@ -79,7 +108,8 @@ def test_lines_may_be_steps():
 
 
 def test_a_paragraph_ends_with_an_empty_line_whatever_tokens_say_so():
-    """Two line breaks in two tokens, or in one; and a line break that ended the step before does not count."""
+    """Two line breaks in two tokens, or in one; and a line break that ended the step before does not
+    count."""
     kit = Tables(counting(6, 0.95), counting(6, 0.95), 6)
     kit.piece = lambda token: {0: b"\n", 1: b"\n", 3: b".\n\n", 4: b"\n"}.get(token, b"x")
     _, events = decode("specreason", kit, [5], 12, knobs={"step": "paragraph", "longest": 512, "least": 5.0})

@@ -1,4 +1,6 @@
-"""What the tests of the loops share: a way to run a method's loop over the toys, and models that are tables of distributions."""
+"""What the tests of the loops share: a way to run a method's loop over the toys, and models that are tables
+of distributions."""
+
 from __future__ import annotations
 
 import itertools
@@ -15,7 +17,15 @@ from specviz.trace.events import Committed, Noted
 from ..exactness.toys import TinyTarget
 from ..methods.toys import Rows
 
-MINE = ("pearl", "specdec", "bild", "entropy_adaptive", "contrastive_decoding", "proxy_decoding", "specreason")
+MINE = (
+    "pearl",
+    "specdec",
+    "bild",
+    "entropy_adaptive",
+    "contrastive_decoding",
+    "proxy_decoding",
+    "specreason",
+)
 
 
 @contextmanager
@@ -64,7 +74,8 @@ class ProbabilityRows(Rows):
 
 @dataclass
 class Tables:
-    """A kit of two models that are distributions: large(tokens) and small(tokens) -> [vocab]. A step ends with token 0."""
+    """A kit of two models that are distributions: large(tokens) and small(tokens) -> [vocab]. A step ends
+    with token 0."""
 
     large: object
     small: object
@@ -99,4 +110,12 @@ def same_cache(model, fresh: TinyTarget) -> float:
     """How far a model's rows are from a fresh prefill of the tokens it says it holds."""
     model.flush()
     fresh.sync([*model.cached_tokens, 0])
-    return max((float((a - b).abs().max()) for i in range(model.layers) for a, b in zip(model.kv(i), fresh.kv(i)) if a.numel()), default=0.0)
+    return max(
+        (
+            float((a - b).abs().max())
+            for i in range(model.layers)
+            for a, b in zip(model.kv(i), fresh.kv(i))
+            if a.numel()
+        ),
+        default=0.0,
+    )

@@ -1,7 +1,9 @@
 """Every method of the catalogue, by its key: it says what it is, asks for what its parts ask for, and plays.
 
-``pytest tests/methods -k KEY`` is what to run while a method is written; what it promises is tested in tests/exactness.
+``pytest tests/methods -k KEY`` is what to run while a method is written; what it promises is tested in
+tests/exactness.
 """
+
 from __future__ import annotations
 
 import pytest
@@ -12,8 +14,13 @@ from specviz.methods import catalogue
 from ..exactness.toys import begin, player, provided, small_knobs, toy_of
 
 EVERY = [pytest.param(method, id=key) for key, method in catalogue().items()]
-OWN_KIT = {"rapid", "parallel_branches", "specreason", "reward_guided",  # they read text, or the target's weights a second time: tests of
-           "collaborative_decoding"}  # their drafters; scales: tests/loops/test_next_scale.py
+OWN_KIT = {
+    "rapid",
+    "parallel_branches",
+    "specreason",
+    "reward_guided",  # they read text, or the target's weights a second time: tests of
+    "collaborative_decoding",
+}  # their drafters; scales: tests/loops/test_next_scale.py
 CAPABILITIES = [pytest.param(method, id=key) for key, method in catalogue().items() if key not in OWN_KIT]
 
 

@@ -1,4 +1,6 @@
-"""Each method end to end on a tiny model: greedy equality, and its distribution where enumeration is cheap."""
+"""Each method end to end on a tiny model: greedy equality, and its distribution where enumeration is
+cheap."""
+
 import pytest
 
 from specviz.core import EXACTNESS, Budget, Method, Sampling, State
@@ -9,10 +11,17 @@ from .toys import distance, greedy, joint, kit, probs_of, run
 
 PROMPT = [1, 2, 0, 3, 1, 2]
 # every method that promises the target's text and runs on what the kit here has
-MINE = [key for key, method in catalogue().items()
-        if method.exactness in ("exact", "greedy only") and method.needs <= {"draft"} | TinyTarget.capabilities]
-CASES = [(key, {}) for key in MINE] + [("draft_tree", {"children": "sampled"}), ("prompt_lookup", {"occurrence": "latest"}),
-                                       ("token_recycling", {"nodes": 9, "start": "empty"}), ("banditspec", {"rule": "EXP3Spec"})]
+MINE = [
+    key
+    for key, method in catalogue().items()
+    if method.exactness in ("exact", "greedy only") and method.needs <= {"draft"} | TinyTarget.capabilities
+]
+CASES = [(key, {}) for key in MINE] + [
+    ("draft_tree", {"children": "sampled"}),
+    ("prompt_lookup", {"occurrence": "latest"}),
+    ("token_recycling", {"nodes": 9, "start": "empty"}),
+    ("banditspec", {"rule": "EXP3Spec"}),
+]
 SMALL = [
     ("speculative", {"gamma": 2}),
     ("block_verification", {"gamma": 2}),
@@ -50,7 +59,7 @@ def test_an_end_token_in_the_draft_ends_the_run(key):
     want = greedy(things.net, PROMPT, 40)
     end = want[7]
     tokens, _ = run(catalogue()[key], things, PROMPT, 40, stop=frozenset({end}))
-    assert tokens == want[:want.index(end) + 1]
+    assert tokens == want[: want.index(end) + 1]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -62,7 +71,11 @@ def test_short_limits_are_kept(key, count):
 
 def test_a_perfect_draft_is_accepted_whole():
     things = kit(12, 1.0, 3)
-    for key, knobs in (("speculative", {"gamma": 4}), ("block_verification", {"gamma": 4}), ("draft_tree", {"depth": 4, "nodes": 9})):
+    for key, knobs in (
+        ("speculative", {"gamma": 4}),
+        ("block_verification", {"gamma": 4}),
+        ("draft_tree", {"depth": 4, "nodes": 9}),
+    ):
         _, outcomes = run(catalogue()[key], things, PROMPT, 20, **knobs)
         assert [len(o.committed) for o in outcomes] == [5] * 4
 
@@ -77,7 +90,9 @@ def test_methods_without_a_draft_model_gain_on_a_loop():
 
 @pytest.mark.parametrize("key,knobs", SMALL)
 def test_the_distribution_at_temperature_one_is_the_targets(key, knobs):
-    things, prompt, sampling = kit(3, 0.7, 1), [1, 2, 0, 1, 1, 2], Sampling(1.0)
+    things = kit(3, 0.7, 1)
+    prompt = [1, 2, 0, 1, 1, 2]
+    sampling = Sampling(1.0)
     got = probs_of(lambda rng: tuple(run(catalogue()[key], things, prompt, 2, sampling, rng, **knobs)[0]))
     assert distance(got, joint(things.net, prompt, 2, sampling)) < 1e-12
 

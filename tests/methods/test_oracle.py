@@ -1,4 +1,6 @@
-"""The oracle: every draft token is accepted, drafting takes no measured time, and it never counts as a winner."""
+"""The oracle: every draft token is accepted, drafting takes no measured time, and it never counts as a
+winner."""
+
 from __future__ import annotations
 
 import pytest
@@ -34,14 +36,29 @@ def test_every_draft_token_is_accepted_and_drafting_is_not_timed(temperature):
 
 def test_it_is_a_bound_and_never_a_winner():
     assert [key for key, method in catalogue().items() if method.bound] == ["oracle"]
-    lanes = [{"key": key, "title": key, "runs": [[100, s], [100, s], [100, s]]} for key, s in
-             (("autoregressive", 4.0), ("speculative", 2.0), ("oracle", 1.0))]
+    lanes = [
+        {"key": key, "title": key, "runs": [[100, s], [100, s], [100, s]]}
+        for key, s in (("autoregressive", 4.0), ("speculative", 2.0), ("oracle", 1.0))
+    ]
     found = compare(lanes, "autoregressive")
-    assert found["winner"] == "speculative" and [row["of_possible"] for row in found["rows"]] == [1.0, 0.5, 0.25]
+    assert found["winner"] == "speculative" and [row["of_possible"] for row in found["rows"]] == [
+        1.0,
+        0.5,
+        0.25,
+    ]
     assert [row["bound"] for row in found["rows"]] == [True, False, False]
-    loaded, bench = FakeLoaded(), {key: {"story": [speed] * 4} for key, speed in (("oracle", 3.0), ("speculative", 2.0))}
-    started = {key: next(Session(loaded, key).run("the cat", 4)).header["method"] for key in ("oracle", "speculative")}
+    loaded, bench = (
+        FakeLoaded(),
+        {key: {"story": [speed] * 4} for key, speed in (("oracle", 3.0), ("speculative", 2.0))},
+    )
+    started = {
+        key: next(Session(loaded, key).run("the cat", 4)).header["method"]
+        for key in ("oracle", "speculative")
+    }
     assert started["oracle"]["bound"] is True and "bound" not in started["speculative"]
     assert [row["key"] for row in rows(cards(), ()) if row["bound"]] == ["oracle"]
-    assert not any("Oracle" in line for line in winners_table(figures_by_method([bench_session(0.0, bench)]), catalogue(), ["story"]))
+    assert not any(
+        "Oracle" in line
+        for line in winners_table(figures_by_method([bench_session(0.0, bench)]), catalogue(), ["story"])
+    )
     assert all(row["of_possible"] is None for row in compare(lanes[:2], "autoregressive")["rows"])

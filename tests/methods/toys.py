@@ -1,4 +1,6 @@
-"""Small things to test methods on: a loop over a scripted target, random numbers that enumerate every run, distributions of three tokens."""
+"""Small things to test methods on: a loop over a scripted target, random numbers that enumerate every run,
+distributions of three tokens."""
+
 from __future__ import annotations
 
 import itertools
@@ -14,11 +16,16 @@ from ..exactness.toys import ToyCodec
 
 
 class Script:
-    """Random streams that replay a plan and note how likely it was; ``every`` walks all plans. Bulk uniforms cannot be enumerated: they are
-    the same numbers in every plan, for methods whose distribution is exact whatever they are."""
+    """Random streams that replay a plan and note how likely it was; ``every`` walks all plans. Bulk
+    uniforms cannot be enumerated: they are the same numbers in every plan, for methods whose distribution
+    is exact whatever they are."""
 
     def __init__(self, plan, seed=0):
-        self.plan, self.used, self.prob, self.sizes, self.source = plan, 0, 1.0, [], random.Random(seed)
+        self.plan = plan
+        self.used = 0
+        self.prob = 1.0
+        self.sizes = []
+        self.source = random.Random(seed)
 
     def uniform_tensor(self, stream, shape, device="cpu"):
         count = torch.Size(shape).numel()
@@ -52,7 +59,7 @@ def every(run, seed=0):
     while True:
         rng = Script(plan, seed)
         yield run(rng), rng.prob
-        plan = rng.plan[:rng.used]
+        plan = rng.plan[: rng.used]
         while plan and plan[-1] + 1 >= rng.sizes[len(plan) - 1]:
             plan.pop()
         if not plan:
@@ -73,12 +80,17 @@ def distance(a, b):
 
 
 class Rows:
-    """A target whose logits are a fixed function of the tokens before: no cache to speak of, counts its rows."""
+    """A target whose logits are a fixed function of the tokens before: no cache to speak of, counts its
+    rows."""
 
     capabilities = frozenset({"tree", "rewind"})
 
     def __init__(self, probs, vocab):
-        self.probs, self.vocab, self.context, self.tokens, self.rows = probs, vocab, 10**6, [], 0
+        self.probs = probs
+        self.vocab = vocab
+        self.context = 10**6
+        self.tokens = []
+        self.rows = 0
 
     def capture(self, names):
         pass
@@ -100,8 +112,14 @@ def kit(vocab=4, share=0.85, seed=0):
     """A target and a draft of it that is right now and then."""
     net = TinyNet(vocab, seed)
     small = TinyNet(vocab, seed + 7).interpolate(net, share)
-    return SimpleNamespace(vocab=vocab, net=net, target=TinyTarget(net), open=lambda role: TinyTarget(small), open_store=no_store,
-                           codec=ToyCodec(vocab))
+    return SimpleNamespace(
+        vocab=vocab,
+        net=net,
+        target=TinyTarget(net),
+        open=lambda role: TinyTarget(small),
+        open_store=no_store,
+        codec=ToyCodec(vocab),
+    )
 
 
 def no_store(name: str):
@@ -109,46 +127,61 @@ def no_store(name: str):
 
 
 def run(method, kit, prompt, count, sampling=Sampling(), rng=None, stop=frozenset(), **knobs):
-    """The tokens a method writes, and its outcomes; the cache is checked against the committed tokens each round."""
+    """The tokens a method writes, and its outcomes; the cache is checked against the committed tokens each
+    round."""
     parts = method.build(kit, **method.read_knobs(knobs))
-    ticks = itertools.count()  # a clock that counts its readings: methods that learn from time repeat themselves
-    state = State(list(prompt), sampling, rng or RandomStreams(1), count, stop=stop, clock=Clock(lambda: float(next(ticks))))
+    ticks = (
+        itertools.count()
+    )  # a clock that counts its readings: methods that learn from time repeat themselves
+    state = State(
+        list(prompt),
+        sampling,
+        rng or RandomStreams(1),
+        count,
+        stop=stop,
+        clock=Clock(lambda: float(next(ticks))),
+    )
     target, outcomes = TinyTarget(kit.net, 128), []
     open_run(parts, target, state)
     while not state.done:
         outcomes.append(play(parts, target, state))
         assert target.cached_tokens == state.tokens[:-1]
-    return state.tokens[len(prompt):], outcomes
+    return state.tokens[len(prompt) :], outcomes
 
 
 def greedy(net, prompt, count):
     tokens = list(prompt)
     for _ in range(count):
         tokens.append(int(net.logits(tokens)[-1].argmax()))
-    return tokens[len(prompt):]
+    return tokens[len(prompt) :]
 
 
 def joint(net, prompt, count, sampling):
     """The target's distribution of the next ``count`` tokens."""
     out = {}
     for tail in itertools.product(range(net.vocab), repeat=count):
-        rows = sampling.probs(net.logits([*prompt, *tail]))[len(prompt) - 1:]
+        rows = sampling.probs(net.logits([*prompt, *tail]))[len(prompt) - 1 :]
         out[tail] = float(torch.stack([rows[i, x] for i, x in enumerate(tail)]).prod())
     return out
 
 
 def table(vocab, seed):
     """A distribution for every context, peaked now and then."""
+
     def probs(tokens):
         source = torch.Generator().manual_seed(seed + sum((x + 1) * 11**i for i, x in enumerate(tokens)))
         return (2 * torch.randn(vocab, generator=source, dtype=torch.float64)).softmax(-1)
+
     return probs
 
 
 def round_probs(propose, verifier, target, depth, seed=0):
-    """The distribution of the first ``depth`` tokens when one round (propose(state) -> tree, judged against ``target``) is completed by plain
-    draws; the expected accepted length; the chance that the first token was drafted."""
-    out, accepted, first = {}, 0.0, 0.0
+    """The distribution of the first ``depth`` tokens when one round (propose(state) -> tree, judged against
+    ``target``) is completed by plain draws; the expected accepted length; the chance that the first token
+    was drafted."""
+    out = {}
+    accepted = 0.0
+    first = 0.0
 
     def one(rng):
         state = State([0], Sampling(1.0), rng)

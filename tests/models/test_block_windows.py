@@ -1,5 +1,7 @@
-"""Sliding windows of block drafters: which layers slide, by how much, and whether a block's rows see later ones, as vLLM (036a00d,
-qwen3_dflash.py) and speculators (021e21b) read it; the layers compute that in inference and in training."""
+"""Sliding windows of block drafters: which layers slide, by how much, and whether a block's rows see later
+ones, as vLLM (036a00d, qwen3_dflash.py) and speculators (021e21b) read it; the layers compute that in
+inference and in training."""
+
 from __future__ import annotations
 
 import json
@@ -20,32 +22,84 @@ MIXED = [SLIDING, FULL]
 BOTH, ALL = LayerAttention(None, False), LayerAttention(None, True)
 
 
-@pytest.mark.parametrize("config, expected", [
-    ({}, [BOTH, BOTH]), ({"layer_types": [FULL, FULL], "sliding_window": 4}, [BOTH, BOTH]),
-    ({"layer_types": MIXED, "sliding_window": 4}, [LayerAttention(4, True), BOTH]),  # z-lab/gemma-4-31B-it-DFlash
-    ({"layer_types": MIXED, "sliding_window": 4, "use_sliding_window": True}, [LayerAttention(4, True), BOTH]),
-    ({"layer_types": MIXED, "sliding_window": 4, "dflash_config": {"causal": False}}, [LayerAttention(4, False), BOTH]),
-    ({"layer_types": MIXED, "sliding_window": 4, "dflash_config": {"causal": True}}, [LayerAttention(4, True), ALL]),
-    ({"layer_types": MIXED, "sliding_window": 4, "is_causal": False, "dflash_config": {"causal": True}}, [LayerAttention(4, False), BOTH]),
-    ({"layer_types": MIXED, "sliding_window": 9, "dflash_config": {"swa_window_size": 4}}, [LayerAttention(4, True), BOTH]),
-    ({"dflash_config": {"use_swa": True, "swa_window_size": 4, "causal": False}}, [LayerAttention(4, False)] * 2),  # MiMo-V2.5-Pro's
-    ({"layer_types": [FULL, FULL], "sliding_window": 4, "dflash_config": {"use_swa": True, "causal": False}}, [LayerAttention(4, False)] * 2),
-    ({"layer_types": MIXED, "sliding_window": 4, "sliding_window_non_causal": True}, [LayerAttention(4, False), BOTH]),
-    ({"layer_types": MIXED, "sliding_window": 4, "sliding_window_non_causal": False}, [LayerAttention(4, True), BOTH]),
-    ({"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}, [BOTH, LayerAttention(4, True)]),
-    ({"use_sliding_window": True, "sliding_window": 4}, [BOTH, BOTH]),
-    ({"dflash_config": {"causal_head": True}}, [ALL, ALL]),
-])
+@pytest.mark.parametrize(
+    "config, expected",
+    [
+        ({}, [BOTH, BOTH]),
+        ({"layer_types": [FULL, FULL], "sliding_window": 4}, [BOTH, BOTH]),
+        (
+            {"layer_types": MIXED, "sliding_window": 4},
+            [LayerAttention(4, True), BOTH],
+        ),  # z-lab/gemma-4-31B-it-DFlash
+        (
+            {"layer_types": MIXED, "sliding_window": 4, "use_sliding_window": True},
+            [LayerAttention(4, True), BOTH],
+        ),
+        (
+            {"layer_types": MIXED, "sliding_window": 4, "dflash_config": {"causal": False}},
+            [LayerAttention(4, False), BOTH],
+        ),
+        (
+            {"layer_types": MIXED, "sliding_window": 4, "dflash_config": {"causal": True}},
+            [LayerAttention(4, True), ALL],
+        ),
+        (
+            {
+                "layer_types": MIXED,
+                "sliding_window": 4,
+                "is_causal": False,
+                "dflash_config": {"causal": True},
+            },
+            [LayerAttention(4, False), BOTH],
+        ),
+        (
+            {"layer_types": MIXED, "sliding_window": 9, "dflash_config": {"swa_window_size": 4}},
+            [LayerAttention(4, True), BOTH],
+        ),
+        (
+            {"dflash_config": {"use_swa": True, "swa_window_size": 4, "causal": False}},
+            [LayerAttention(4, False)] * 2,
+        ),  # MiMo-V2.5-Pro's
+        (
+            {
+                "layer_types": [FULL, FULL],
+                "sliding_window": 4,
+                "dflash_config": {"use_swa": True, "causal": False},
+            },
+            [LayerAttention(4, False)] * 2,
+        ),
+        (
+            {"layer_types": MIXED, "sliding_window": 4, "sliding_window_non_causal": True},
+            [LayerAttention(4, False), BOTH],
+        ),
+        (
+            {"layer_types": MIXED, "sliding_window": 4, "sliding_window_non_causal": False},
+            [LayerAttention(4, True), BOTH],
+        ),
+        (
+            {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+            [BOTH, LayerAttention(4, True)],
+        ),
+        ({"use_sliding_window": True, "sliding_window": 4}, [BOTH, BOTH]),
+        ({"dflash_config": {"causal_head": True}}, [ALL, ALL]),
+    ],
+)
 def test_each_layer_attends_as_the_newest_readers_say(config, expected):
     assert block_attention(config, "head", 2) == expected
 
 
-@pytest.mark.parametrize("config, key", [
-    ({"layer_types": MIXED}, "sliding_window"), ({"layer_types": MIXED, "sliding_window": 0}, "sliding_window"),
-    ({"layer_types": MIXED, "sliding_window": 4, "use_sliding_window": False}, "sliding_window"),
-    ({"layer_types": [SLIDING, "linear_attention"], "sliding_window": 4}, "layer_types"), ({"layer_types": [SLIDING], "sliding_window": 4}, "layer_types"),
-    ({"layer_types": "sliding_attention", "sliding_window": 4}, "layer_types"), ({"dflash_config": {"use_swa": True, "swa_window_size": "4"}}, "swa_window_size"),
-])
+@pytest.mark.parametrize(
+    "config, key",
+    [
+        ({"layer_types": MIXED}, "sliding_window"),
+        ({"layer_types": MIXED, "sliding_window": 0}, "sliding_window"),
+        ({"layer_types": MIXED, "sliding_window": 4, "use_sliding_window": False}, "sliding_window"),
+        ({"layer_types": [SLIDING, "linear_attention"], "sliding_window": 4}, "layer_types"),
+        ({"layer_types": [SLIDING], "sliding_window": 4}, "layer_types"),
+        ({"layer_types": "sliding_attention", "sliding_window": 4}, "layer_types"),
+        ({"dflash_config": {"use_swa": True, "swa_window_size": "4"}}, "swa_window_size"),
+    ],
+)
 def test_what_names_no_window_is_refused_by_the_key(config, key):
     with refuses(ModelError, "head.key", key):
         block_attention(config, "head", 2)
@@ -73,7 +127,10 @@ def test_a_window_hides_what_is_farther_away(tmp_path, window, more):
         rows.draft(embeds)
         rows.read(states[4:])
         assert float((rows.draft(embeds) - want).abs().max()) < 1e-6
-        assert float((head(states[None], embeds[None, None], torch.tensor([[7]]))[0, 0] - want).abs().max()) < 1e-6
+        assert (
+            float((head(states[None], embeds[None, None], torch.tensor([[7]]))[0, 0] - want).abs().max())
+            < 1e-6
+        )
 
 
 def test_several_blocks_of_one_text_have_windows_of_their_own(tmp_path):
@@ -87,12 +144,26 @@ def test_several_blocks_of_one_text_have_windows_of_their_own(tmp_path):
 
 
 def test_a_drafter_with_convolutions_has_windows_too():
-    config = {**CONFIG, **CONFIG.get("dflash_config", {}), "vocab_size": BODY.vocab, "conv_kernel_size": 2, "conv_group_size": 2,
-              "layer_types": MIXED, "sliding_window": 3}
+    config = {
+        **CONFIG,
+        **CONFIG.get("dflash_config", {}),
+        "vocab_size": BODY.vocab,
+        "conv_kernel_size": 2,
+        "conv_group_size": 2,
+        "layer_types": MIXED,
+        "sliding_window": 3,
+    }
     head = convolutions.DFlash2(config).double()
     with torch.no_grad():
         for parameter in head.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel()), dtype=torch.float64) / 3)
+            parameter.copy_(
+                torch.randn(
+                    parameter.shape,
+                    generator=torch.Generator().manual_seed(parameter.numel()),
+                    dtype=torch.float64,
+                )
+                / 3
+            )
     states, embeds = material()
     rows = head.open()
     with torch.inference_mode():

@@ -1,4 +1,5 @@
 """cuDNN's attention is left out where a text grows."""
+
 from __future__ import annotations
 
 import torch

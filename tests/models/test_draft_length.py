@@ -1,4 +1,6 @@
-"""SpecDec++'s head and DISCO's classifier: what is read computes what a plain re-statement computes; what does not fit is refused."""
+"""SpecDec++'s head and DISCO's classifier: what is read computes what a plain re-statement computes; what
+does not fit is refused."""
+
 from __future__ import annotations
 
 import json
@@ -14,13 +16,21 @@ from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 
-BODY = TargetInfo("toy", 24, 40, 2, torch.device("cpu"), torch.float64)  # of the target; the draft's states have 6 numbers
-HIDDEN, LAYERS, TOP, INNER = 6, 3, 4, 5
+BODY = TargetInfo(
+    "toy", 24, 40, 2, torch.device("cpu"), torch.float64
+)  # of the target; the draft's states have 6 numbers
+HIDDEN = 6
+LAYERS = 3
+TOP = 4
+INNER = 5
 
 
 def saved(folder, config, shapes, drop=(), **more):
     source = torch.Generator().manual_seed(3)
-    found = {name: torch.randn(*shape, generator=source, dtype=torch.float64) / shape[-1] for name, shape in shapes.items()}
+    found = {
+        name: torch.randn(*shape, generator=source, dtype=torch.float64) / shape[-1]
+        for name, shape in shapes.items()
+    }
     found = {name: tensor for name, tensor in {**found, **more}.items() if name not in drop}
     folder.mkdir(parents=True, exist_ok=True)
     save_file(found, folder / "model.safetensors")
@@ -37,12 +47,18 @@ def acceptance(folder, **how):
 
 
 def classifier(folder, config=None, **how):
-    shapes = {"first.weight": (INNER, TOP + 2), "first.bias": (INNER,), "second.weight": (1, INNER), "second.bias": (1,)}
+    shapes = {
+        "first.weight": (INNER, TOP + 2),
+        "first.bias": (INNER,),
+        "second.weight": (1, INNER),
+        "second.bias": (1,),
+    }
     return saved(folder, {"model_type": "disco", "top": TOP} | (config or {}), shapes, **how)
 
 
 def restated(w, state, blocks=range(LAYERS)):
-    """The published head, a number at a time: x + silu(W x + b) for each block, then softmax over (refused, accepted)."""
+    """The published head, a number at a time: x + silu(W x + b) for each block, then softmax over (refused,
+    accepted)."""
     x = state.tolist()
     for i in blocks:
         rows, bias = w[f"model.{i}.linear.weight"].tolist(), w[f"model.{i}.linear.bias"].tolist()
@@ -66,33 +82,59 @@ def test_copies_of_one_block_may_be_left_out(tmp_path):
     """The authors' blocks are one block applied again, and a file of safetensors holds it once."""
     w = acceptance(tmp_path, drop=[f"model.{i}.linear.{part}" for i in (0, 2) for part in ("weight", "bias")])
     state = torch.full((HIDDEN,), 0.1, dtype=torch.float64)
-    assert float(draft_length.load(tmp_path, BODY)(state)) == pytest.approx(restated(w, state, (1, 1, 1)), abs=1e-9)
+    assert float(draft_length.load(tmp_path, BODY)(state)) == pytest.approx(
+        restated(w, state, (1, 1, 1)), abs=1e-9
+    )
 
 
 def test_the_classifier_reads_leaders_entropy_and_place(tmp_path):
     w = classifier(tmp_path)
     made = draft_length.load(tmp_path, BODY)
-    distributions = torch.randn(4, 40, generator=torch.Generator().manual_seed(2), dtype=torch.float64).mul(2).softmax(-1)
+    distributions = (
+        torch.randn(4, 40, generator=torch.Generator().manual_seed(2), dtype=torch.float64).mul(2).softmax(-1)
+    )
     for place, probs in enumerate(distributions):
-        told = sorted(probs.tolist(), reverse=True)[:TOP] + [-sum(p * math.log(p) for p in probs.tolist()), place / 20]
-        inner = [max(0.0, sum(a * b for a, b in zip(row, told)) + c) for row, c in zip(w["first.weight"].tolist(), w["first.bias"].tolist())]
-        want = 1 / (1 + math.exp(-(sum(a * b for a, b in zip(w["second.weight"][0].tolist(), inner)) + float(w["second.bias"]))))
+        told = sorted(probs.tolist(), reverse=True)[:TOP] + [
+            -sum(p * math.log(p) for p in probs.tolist()),
+            place / 20,
+        ]
+        inner = [
+            max(0.0, sum(a * b for a, b in zip(row, told)) + c)
+            for row, c in zip(w["first.weight"].tolist(), w["first.bias"].tolist())
+        ]
+        want = 1 / (
+            1
+            + math.exp(
+                -(sum(a * b for a, b in zip(w["second.weight"][0].tolist(), inner)) + float(w["second.bias"]))
+            )
+        )
         assert float(made(probs, torch.tensor(place))) == pytest.approx(want, abs=1e-9)
     certain = torch.zeros(40, dtype=torch.float64)
     certain[3] = 1
     assert math.isfinite(float(made(certain, torch.tensor(0)))), "a token that is certain has no entropy"
 
 
-@pytest.mark.parametrize("make, how, says", [
-    (acceptance, {"drop": ["model.3.bias"]}, "checkpoint.lacks_weight model.3.bias"),
-    (acceptance, {"drop": [f"model.{i}.linear.weight" for i in range(3)]}, "head.lacks_weight model.0.linear.weight"),
-    (acceptance, {"drop": ["model.3.weight"]}, "draft_length.other_kind"),
-    (acceptance, {"extra.weight": torch.ones(2)}, "head.unknown_weights extra.weight"),
-    (acceptance, {"model.1.linear.weight": torch.ones(HIDDEN, HIDDEN + 1)}, "checkpoint.shape model.1.linear.weight"),
-    (classifier, {"config": {"top": 3}}, "draft_length.fields 6 3"),
-    (classifier, {"drop": ["second.bias"]}, "checkpoint.lacks_weight second.bias"),
-    (classifier, {"third.weight": torch.ones(2)}, "head.unknown_weights third.weight"),
-])
+@pytest.mark.parametrize(
+    "make, how, says",
+    [
+        (acceptance, {"drop": ["model.3.bias"]}, "checkpoint.lacks_weight model.3.bias"),
+        (
+            acceptance,
+            {"drop": [f"model.{i}.linear.weight" for i in range(3)]},
+            "head.lacks_weight model.0.linear.weight",
+        ),
+        (acceptance, {"drop": ["model.3.weight"]}, "draft_length.other_kind"),
+        (acceptance, {"extra.weight": torch.ones(2)}, "head.unknown_weights extra.weight"),
+        (
+            acceptance,
+            {"model.1.linear.weight": torch.ones(HIDDEN, HIDDEN + 1)},
+            "checkpoint.shape model.1.linear.weight",
+        ),
+        (classifier, {"config": {"top": 3}}, "draft_length.fields 6 3"),
+        (classifier, {"drop": ["second.bias"]}, "checkpoint.lacks_weight second.bias"),
+        (classifier, {"third.weight": torch.ones(2)}, "head.unknown_weights third.weight"),
+    ],
+)
 def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, make, how, says):
     make(tmp_path, **how)
     with refuses(ModelError, *says.split()) as error:
@@ -100,13 +142,18 @@ def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, make, how, says)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("net, shapes", [(draft_length.AcceptanceHead(HIDDEN, 40, LAYERS), [(HIDDEN,)]),
-                                         (draft_length.AcceptanceClassifier(40, TOP, INNER), [(40,), ()]),
-                                         (draft_length.LengthHead(HIDDEN, 40, INNER), [(HIDDEN,), (HIDDEN,)])])
+@pytest.mark.parametrize(
+    "net, shapes",
+    [
+        (draft_length.AcceptanceHead(HIDDEN, 40, LAYERS), [(HIDDEN,)]),
+        (draft_length.AcceptanceClassifier(40, TOP, INNER), [(40,), ()]),
+        (draft_length.LengthHead(HIDDEN, 40, INNER), [(HIDDEN,), (HIDDEN,)]),
+    ],
+)
 @torch.inference_mode()
 def test_what_is_compiled_says_the_same_and_is_compiled_once(net, shapes, monkeypatch):
-    """Once: while it was a property, TorchScript asked for it as it looked over the network, which compiled it anew within itself until
-    Python's stack was full."""
+    """Once: while it was a property, TorchScript asked for it as it looked over the network, which compiled
+    it anew within itself until Python's stack was full."""
     asked, scripted = [], draft_length.scripted
     monkeypatch.setattr(draft_length, "scripted", lambda module: asked.append(module) or scripted(module))
     compiled = net.compiled()

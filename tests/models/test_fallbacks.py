@@ -1,4 +1,5 @@
 """A slower kernel that stands in for a missing one is named once in the log."""
+
 from __future__ import annotations
 
 import logging

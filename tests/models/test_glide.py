@@ -1,4 +1,6 @@
-"""GliDe's drafter: its arithmetic re-stated plainly, what it may see, files, and that drafting row by row is the same network."""
+"""GliDe's drafter: its arithmetic re-stated plainly, what it may see, files, and that drafting row by row
+is the same network."""
+
 from __future__ import annotations
 
 import pytest
@@ -33,10 +35,12 @@ def plain(net, embeds, target_kv, horizons):
 
     def turned(vector, at, width):
         angle = at * 10000.0 ** (-torch.arange(0, width, 2, dtype=vector.dtype) / width)
-        a, b = vector[:width // 2], vector[width // 2:]
+        a, b = vector[: width // 2], vector[width // 2 :]
         return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()])
 
-    out, ks, vs = [], [], []
+    out = []
+    ks = []
+    vs = []
     for at, x in enumerate(embeds):
         y = norm(x, layer.input_layernorm.weight)
         own = layer.self_attn
@@ -47,14 +51,18 @@ def plain(net, embeds, target_kv, horizons):
             w = torch.stack([turned(q, at, hd) @ k[h // group] for k in ks]).div(hd**0.5).softmax(0)
             found.append(sum(a * v[h // group] for a, v in zip(w, vs)))
         x = x + own.o_proj.weight @ torch.cat(found)
-        found, group, cross = [], net.sizes.heads // net.keys[0], layer.cross_attn
+        found = []
+        group = net.sizes.heads // net.keys[0]
+        cross = layer.cross_attn
         for h, q in enumerate((cross.q_proj.weight @ x).split(keys)):
-            k, v = (part[h // group, :horizons[at]] for part in target_kv)
+            k, v = (part[h // group, : horizons[at]] for part in target_kv)
             w = (k @ turned(q, at, keys)).div(keys**0.5).softmax(0)
             found.append(w @ v)
         x = x + cross.o_proj.weight @ torch.cat(found) if horizons[at] else x
         y = norm(x, layer.post_attention_layernorm.weight)
-        x = x + layer.mlp.down_proj.weight @ (torch.nn.functional.silu(layer.mlp.gate_proj.weight @ y) * (layer.mlp.up_proj.weight @ y))
+        x = x + layer.mlp.down_proj.weight @ (
+            torch.nn.functional.silu(layer.mlp.gate_proj.weight @ y) * (layer.mlp.up_proj.weight @ y)
+        )
         out.append(norm(x, net.norm.weight))
     return torch.stack(out)
 
@@ -72,7 +80,8 @@ def test_the_network_is_the_papers_and_a_row_sees_what_its_block_allows(pair):
 
 
 def test_drafting_in_rounds_is_the_same_network(pair):
-    """The prompt in blocks; the root with all keys; accepted tokens with those there were when they were drafted; branches as well."""
+    """The prompt in blocks; the root with all keys; accepted tokens with those there were when they were
+    drafted; branches as well."""
     target, net = pair
     model = GlideModel(net)
     model.start(target)
@@ -81,11 +90,27 @@ def test_drafting_in_rounds_is_the_same_network(pair):
         target.sync(text)
         model.sync(text)
         last = len(text) - 1
-        horizons = horizons[:known] + [known - 1] * (last - known) + [last] if known else [net.horizon(at) for at in range(last)] + [last]
-        first, second, other = (model.score(tree, max(0, len(tree) - 2)).logits for tree in (
-            DraftTree(), DraftTree((5, 6), (-1, -1), (-1, -1)), DraftTree((5, 6, 7, 2), (-1, -1, 0, 1), (-1,) * 4)))
+        horizons = (
+            horizons[:known] + [known - 1] * (last - known) + [last]
+            if known
+            else [net.horizon(at) for at in range(last)] + [last]
+        )
+        first, second, other = (
+            model.score(tree, max(0, len(tree) - 2)).logits
+            for tree in (
+                DraftTree(),
+                DraftTree((5, 6), (-1, -1), (-1, -1)),
+                DraftTree((5, 6, 7, 2), (-1, -1, 0, 1), (-1,) * 4),
+            )
+        )
         target_kv = target.kv(2)
-        for row, path in ((first[0], []), (second[0], [5]), (second[1], [6]), (other[0], [5, 7]), (other[1], [6, 2])):
+        for row, path in (
+            (first[0], []),
+            (second[0], [5]),
+            (second[1], [6]),
+            (other[0], [5, 7]),
+            (other[1], [6, 2]),
+        ):
             whole = [*text, *path]
             want = plain(net, target.embed(whole), target_kv, [*horizons, *[last] * len(path)])[-1]
             assert torch.allclose(row, target.head(want[None])[0], atol=1e-9)
@@ -93,6 +118,7 @@ def test_drafting_in_rounds_is_the_same_network(pair):
 
 def test_candidates_in_proportion_to_doubt():
     """One logit row a place, as sure as said; the likeliest goes on, the others are leaves."""
+
     class Sure:
         token_probs = (0.95, 0.7, 0.45, 0.2)
 
@@ -108,10 +134,17 @@ def test_candidates_in_proportion_to_doubt():
 
     state = State([1, 2])
     tree = CapeChain(Sure()).propose(state, Budget(4, 16, 64))
-    (_, told), = state.notes
-    assert told["wide"] == [1, 3, 5, 7] == [count for _, count in WIDTHS][::-1] and tree.depths == (1, *[2] * 3, *[3] * 5, *[4] * 7)
+    ((_, told),) = state.notes
+    assert told["wide"] == [1, 3, 5, 7] == [count for _, count in WIDTHS][::-1] and tree.depths == (
+        1,
+        *[2] * 3,
+        *[3] * 5,
+        *[4] * 7,
+    )
     chain = [tree.tokens[i] for i in tree.path(9)]
-    assert chain == [7, 7, 7, 7] and all(not tree.children(i) for i in (2, 3, 5, 6)) and set(tree.draw) == {-1}
+    assert (
+        chain == [7, 7, 7, 7] and all(not tree.children(i) for i in (2, 3, 5, 6)) and set(tree.draw) == {-1}
+    )
     assert len(CapeChain(Sure()).propose(State([1, 2]), Budget(4, 2, 6))) == 6
 
 
@@ -128,9 +161,15 @@ def test_files_are_read_back_and_what_does_not_fit_is_refused(pair, tmp_path):
     say()
     again = glide.load(tmp_path, on)
     assert all(torch.equal(a, b) for a, b in zip(net.state_dict().values(), again.state_dict().values()))
-    for more, says in (({"target_layers": 4}, "glide.keys 4 2 8 3"), ({"block_size": None}, "head.config_lacks"),
-                       ({"target_key_heads": 3}, "head.sizes"), ({"hidden_size": 20}, "head.states 20")):
+    for more, says in (
+        ({"target_layers": 4}, "glide.keys 4 2 8 3"),
+        ({"block_size": None}, "head.config_lacks"),
+        ({"target_key_heads": 3}, "head.sizes"),
+        ({"hidden_size": 20}, "head.states 20"),
+    ):
         say(**more)
         with refuses(ModelError, *says.split()):
             glide.load(tmp_path, on)
-    assert key_shape(TargetInfo("b", 32, 48, 3, config={"num_attention_heads": 4, "num_key_value_heads": 2})) == (2, 8)
+    assert key_shape(
+        TargetInfo("b", 32, 48, 3, config={"num_attention_heads": 4, "num_key_value_heads": 2})
+    ) == (2, 8)

@@ -1,4 +1,6 @@
-"""Eight bits a number: what is rounded, that sums are exact however they are made, and that only exact ones would do."""
+"""Eight bits a number: what is rounded, that sums are exact however they are made, and that only exact ones
+would do."""
+
 from __future__ import annotations
 
 import pytest
@@ -49,7 +51,9 @@ def test_products_are_those_of_whole_numbers(shape):
             layer = scripted(kind(*quantise_rows(weight), bias))
             assert torch.equal(layer(x), by_hand(weight, bias, x)), (kind, rows)
             assert torch.equal(layer(x[-1:]), layer(x)[-1:])
-        apart = (by_hand(weight, bias, x) - F.linear(x, weight, bias)).norm() / F.linear(x, weight, bias).norm()
+        apart = (by_hand(weight, bias, x) - F.linear(x, weight, bias)).norm() / F.linear(
+            x, weight, bias
+        ).norm()
         assert 1e-4 < apart < 0.03  # rounded, and by little
 
 
@@ -64,6 +68,7 @@ def test_a_layer_says_what_its_module_says_also_of_rows_of_zeros():
 
 def test_a_processor_whose_products_of_bytes_are_cut_off_multiplies_floats(monkeypatch):
     """Without VNNI two products are added up in 16 bits."""
+
     class Cut(VnniInt8Kernel):
         def multiply(self, x):
             return super().multiply(x).clamp(max=2.0**15)
@@ -75,6 +80,7 @@ def test_a_processor_whose_products_of_bytes_are_cut_off_multiplies_floats(monke
 @torch.inference_mode()
 def test_where_there_is_no_fbgemm_floats_are_multiplied_plainly(monkeypatch):
     """As on processors that are none of x86."""
+
     def none():
         raise RuntimeError("quantized engine FBGEMM is not supported")
 
@@ -82,7 +88,9 @@ def test_where_there_is_no_fbgemm_floats_are_multiplied_plainly(monkeypatch):
     assert int8._kind.__wrapped__() is FloatInt8Kernel
     for shape in SHAPES:
         weight, bias, x = case(*shape, 5)
-        assert torch.equal(scripted(FloatInt8Kernel(*quantise_rows(weight), bias))(x), by_hand(weight, bias, x))
+        assert torch.equal(
+            scripted(FloatInt8Kernel(*quantise_rows(weight), bias))(x), by_hand(weight, bias, x)
+        )
 
 
 def test_a_sum_of_two_pieces_holds_no_wider_row():
@@ -119,16 +127,18 @@ def test_attention_is_nearly_softmax_of_what_was_not_rounded():
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_no_order_of_slots_and_no_company_changes_a_bit(seed, apart):
-    """Slots in any order with others between them that are not seen, rows alone and together, wherever the mask is added. Plain
-    attention fails this."""
+    """Slots in any order with others between them that are not seen, rows alone and together, wherever the
+    mask is added. Plain attention fails this."""
     exact, q, k, v = heads(90, 7, seed)
     exact.apart = apart
     seen = torch.randperm(90, generator=torch.Generator().manual_seed(seed))[:60]
-    alone = torch.cat([exact.attention(q[:, i:i + 1], k[:, seen], v[:, seen], None) for i in range(7)], 1)
+    alone = torch.cat([exact.attention(q[:, i : i + 1], k[:, seen], v[:, seen], None) for i in range(7)], 1)
     mask = torch.full((7, 90), -torch.inf)
     mask[:, seen] = 0
     assert torch.equal(exact.attention(q, k, v, mask), alone)
-    plain = torch.cat([F.scaled_dot_product_attention(q[:, i:i + 1], k[:, seen], v[:, seen]) for i in range(7)], 1)
+    plain = torch.cat(
+        [F.scaled_dot_product_attention(q[:, i : i + 1], k[:, seen], v[:, seen]) for i in range(7)], 1
+    )
     assert not torch.equal(F.scaled_dot_product_attention(q, k, v, mask), plain)
 
 

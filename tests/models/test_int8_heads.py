@@ -1,4 +1,6 @@
-"""Beside a target in eight bits a head drafts in eight bits, too: nearly what its weights say, and the same in every company."""
+"""Beside a target in eight bits a head drafts in eight bits, too: nearly what its weights say, and the same
+in every company."""
+
 from __future__ import annotations
 
 import pytest
@@ -29,7 +31,11 @@ def said(made: eagle.Eagle, together: bool) -> torch.Tensor:
     """Guesses [6, hidden] of six pairs, read in one call or one by one."""
     embeds, features = torch.randn(2, 6, 128, generator=torch.Generator().manual_seed(1)).unbind(0)
     rows = made.open()
-    return rows.read(embeds, features) if together else torch.cat([rows.read(*pair) for pair in zip(embeds.split(1), features.split(1))])
+    return (
+        rows.read(embeds, features)
+        if together
+        else torch.cat([rows.read(*pair) for pair in zip(embeds.split(1), features.split(1))])
+    )
 
 
 def test_its_guesses_are_near_and_not_the_same():
@@ -68,13 +74,20 @@ def test_a_large_matrix_of_any_head_is_read_in_eight_bits():
     with torch.no_grad():
         module[0].weight.zero_()
     with torch.inference_mode():
-        assert torch.equal(module[0](x), module[0].bias.expand(3, -1)) and module[0].forward._run is not before
+        assert (
+            torch.equal(module[0](x), module[0].bias.expand(3, -1)) and module[0].forward._run is not before
+        )
 
 
 @pytest.mark.parametrize("numbers, use_int8", [("int8", True), ("float32", False), (None, False)])
 def test_a_head_reports_in_what_its_target_multiplies(numbers, use_int8):
     class Model:
-        hidden, vocab, layers, device, dtype, config = 8, 12, 2, "cpu", torch.float32, {}
+        hidden = 8
+        vocab = 12
+        layers = 2
+        device = "cpu"
+        dtype = torch.float32
+        config = {}
 
     model = Model()
     if numbers:

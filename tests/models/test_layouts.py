@@ -1,4 +1,6 @@
-"""Published heads: every layout of keys and configs gives the numbers that its authors' own forward would give."""
+"""Published heads: every layout of keys and configs gives the numbers that its authors' own forward would
+give."""
+
 from __future__ import annotations
 
 import json
@@ -19,15 +21,26 @@ from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 
-D, V, HEADS = 8, 12, 3
-LLAMA = {"num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 16, "max_position_embeddings": 64,
-         "rms_norm_eps": 1e-6, "rope_theta": 100.0}
+D = 8
+V = 12
+HEADS = 3
+LLAMA = {
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "intermediate_size": 16,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 100.0,
+}
 BODY = TargetInfo("toy", D, V, 2, dtype=torch.float64, config=LLAMA)
 
 
 def tensors(**shapes):
     source = torch.Generator().manual_seed(0)
-    return {name.replace("__", "."): torch.randn(*shape, generator=source, dtype=torch.float64) for name, shape in shapes.items()}
+    return {
+        name.replace("__", "."): torch.randn(*shape, generator=source, dtype=torch.float64)
+        for name, shape in shapes.items()
+    }
 
 
 def written(folder, weights, config=None, name="model.safetensors"):
@@ -49,7 +62,9 @@ def authors(layers=1, at=""):
     weights = {}
     for i in range(HEADS):
         for j in range(layers):
-            weights |= {f"{at}{i}.{j}.linear.{part}": t for part, t in tensors(weight=[D, D], bias=[D]).items()}
+            weights |= {
+                f"{at}{i}.{j}.linear.{part}": t for part, t in tensors(weight=[D, D], bias=[D]).items()
+            }
             weights[f"{at}{i}.{j}.linear.bias"] = weights[f"{at}{i}.{j}.linear.bias"] + i + 0.1 * j
         weights[f"{at}{i}.{layers}.weight"] = tensors(lm=[V, D])["lm"] * (i + 1)
     return weights
@@ -63,13 +78,26 @@ def by_hand(weights, i, layers, at=""):
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("at, config, name", [
-    ("", {"medusa_num_heads": 2, "medusa_num_layers": 1}, "medusa_lm_head.safetensors"),  # the config of Vicuna's heads says 2, wrongly
-    ("medusa_head.", {"model_type": "llama", "hidden_size": D, "vocab_size": V, "medusa_num_heads": HEADS}, "model.safetensors"),
-])
+@pytest.mark.parametrize(
+    "at, config, name",
+    [
+        (
+            "",
+            {"medusa_num_heads": 2, "medusa_num_layers": 1},
+            "medusa_lm_head.safetensors",
+        ),  # the config of Vicuna's heads says 2, wrongly
+        (
+            "medusa_head.",
+            {"model_type": "llama", "hidden_size": D, "vocab_size": V, "medusa_num_heads": HEADS},
+            "model.safetensors",
+        ),
+    ],
+)
 def test_medusa_as_its_authors_publish_it(tmp_path, at, config, name, layers):
     weights = authors(layers, at)
-    whole = {"model.layers.0.mlp.up_proj.weight": torch.ones(3, 3)} if at else {}  # Medusa-2 lies inside a whole model
+    whole = (
+        {"model.layers.0.mlp.up_proj.weight": torch.ones(3, 3)} if at else {}
+    )  # Medusa-2 lies inside a whole model
     made = heads_medusa.load(written(tmp_path / "m", weights | whole, config, name), BODY)
     logits = made(STATE, 2, output(TARGETS))
     assert len(made) == HEADS and logits.shape == (2, V) and made.accuracy == [] and made.nodes == 0
@@ -85,20 +113,32 @@ def test_a_block_that_is_applied_again_may_be_stored_once(tmp_path):
             weights[f"{i}.1.linear.{part}"] = weights[f"{i}.0.linear.{part}"]
     want = heads_medusa.load(written(tmp_path / "all", weights), BODY)(STATE, HEADS, output(TARGETS))
     once = {key: tensor for key, tensor in weights.items() if ".1.linear." not in key}
-    assert torch.equal(heads_medusa.load(written(tmp_path / "once", once), BODY)(STATE, HEADS, output(TARGETS)), want)
+    assert torch.equal(
+        heads_medusa.load(written(tmp_path / "once", once), BODY)(STATE, HEADS, output(TARGETS)), want
+    )
 
 
 def vllm(matrices, bias=True):
-    weights = {f"blocks.{i}.layers.{j}.weight": tensors(w=[D, D])["w"] + i - j for i in range(HEADS) for j in range(2)}
+    weights = {
+        f"blocks.{i}.layers.{j}.weight": tensors(w=[D, D])["w"] + i - j
+        for i in range(HEADS)
+        for j in range(2)
+    }
     if bias:
-        weights |= {f"blocks.{i}.layers.{j}.bias": torch.full((D,), 0.1 * i, dtype=torch.float64) for i in range(HEADS) for j in range(2)}
+        weights |= {
+            f"blocks.{i}.layers.{j}.bias": torch.full((D,), 0.1 * i, dtype=torch.float64)
+            for i in range(HEADS)
+            for j in range(2)
+        }
     return weights | matrices
 
 
 def run_blocks(weights, i):
     x = STATE
     for j in range(2):
-        x = x + F.silu(weights[f"blocks.{i}.layers.{j}.weight"] @ x + weights.get(f"blocks.{i}.layers.{j}.bias", 0.0))
+        x = x + F.silu(
+            weights[f"blocks.{i}.layers.{j}.weight"] @ x + weights.get(f"blocks.{i}.layers.{j}.bias", 0.0)
+        )
     return x
 
 
@@ -106,40 +146,63 @@ OWN = {f"lm_heads.{i}.weight": tensors(lm=[V, D])["lm"] + i for i in range(HEADS
 SHARED = tensors(lm=[V, D])["lm"]
 
 
-@pytest.mark.parametrize("matrices, matrix", [
-    (OWN, lambda i: OWN[f"lm_heads.{i}.weight"]), ({"lm_head.weight": SHARED}, lambda i: SHARED), ({}, lambda i: TARGETS),
-], ids=["own", "shared", "the target's"])
+@pytest.mark.parametrize(
+    "matrices, matrix",
+    [
+        (OWN, lambda i: OWN[f"lm_heads.{i}.weight"]),
+        ({"lm_head.weight": SHARED}, lambda i: SHARED),
+        ({}, lambda i: TARGETS),
+    ],
+    ids=["own", "shared", "the target's"],
+)
 @pytest.mark.parametrize("bias", [True, False])
 def test_medusa_as_vllm_has_it(tmp_path, matrices, matrix, bias):
     weights = vllm(matrices, bias)
-    made = heads_medusa.load(written(tmp_path / "m", weights, {"model_type": "medusa", "hidden_size": D, "num_heads": HEADS}), BODY)
+    made = heads_medusa.load(
+        written(tmp_path / "m", weights, {"model_type": "medusa", "hidden_size": D, "num_heads": HEADS}), BODY
+    )
     for i, row in enumerate(made(STATE, HEADS, output(TARGETS))):
         assert torch.allclose(row, matrix(i) @ run_blocks(weights, i))
 
 
 def test_a_reduced_vocabulary_never_proposes_what_it_lacks(tmp_path):
     ids = torch.tensor([7, 0, 3, 11])
-    weights = vllm({f"lm_heads.{i}.weight": tensors(lm=[4, D])["lm"] for i in range(HEADS)} | {"token_map": ids})
-    logits = heads_medusa.load(written(tmp_path / "m", weights, {"truncated_vocab_size": 4}), BODY)(STATE, 1, output(TARGETS))[0]
+    weights = vllm(
+        {f"lm_heads.{i}.weight": tensors(lm=[4, D])["lm"] for i in range(HEADS)} | {"token_map": ids}
+    )
+    logits = heads_medusa.load(written(tmp_path / "m", weights, {"truncated_vocab_size": 4}), BODY)(
+        STATE, 1, output(TARGETS)
+    )[0]
     assert torch.allclose(logits[ids], tensors(lm=[4, D])["lm"] @ run_blocks(weights, 0))
     assert sorted(logits.isfinite().nonzero()[:, 0].tolist()) == sorted(ids.tolist())
 
 
 # --- Hydra ---------------------------------------------------------------------------------------------------------------
 def hydra(dropout, layers=3, prefix=False):
-    """As the authors' state_dict has it: with dropout every other slot is a dropout, and later blocks are one block again."""
+    """As the authors' state_dict has it: with dropout every other slot is a dropout, and later blocks are
+    one block again."""
     weights = {}
     slot = (lambda k: 2 * k + 1) if dropout else (lambda k: k)
     for i in range(HEADS):
         first = tensors(w=[D, D * (i + 2)], b=[D], r=[D, D * (i + 2)], rb=[D])
         at = f"hydra_mlp.{i}.{slot(0)}"
-        weights |= {f"{at}.linear.weight": first["w"], f"{at}.linear.bias": first["b"], f"{at}.res_connection.weight": first["r"],
-                    f"{at}.res_connection.bias": first["rb"]}
+        weights |= {
+            f"{at}.linear.weight": first["w"],
+            f"{at}.linear.bias": first["b"],
+            f"{at}.res_connection.weight": first["r"],
+            f"{at}.res_connection.bias": first["rb"],
+        }
         for k in range(1, layers):
             again = tensors(w=[D, D], b=[D])
-            weights |= {f"hydra_mlp.{i}.{slot(k)}.linear.weight": again["w"] + i, f"hydra_mlp.{i}.{slot(k)}.linear.bias": again["b"]}
+            weights |= {
+                f"hydra_mlp.{i}.{slot(k)}.linear.weight": again["w"] + i,
+                f"hydra_mlp.{i}.{slot(k)}.linear.bias": again["b"],
+            }
         lm = f"hydra_lm_head.{i}.1" if dropout else f"hydra_lm_head.{i}"
-        weights |= {f"{lm}.weight": tensors(lm=[V, D])["lm"] + i, f"{lm}.bias": torch.arange(V, dtype=torch.float64)}
+        weights |= {
+            f"{lm}.weight": tensors(lm=[V, D])["lm"] + i,
+            f"{lm}.bias": torch.arange(V, dtype=torch.float64),
+        }
     if prefix:
         at = "prefix_embeding_layer."
         parts = tensors(q_proj=[D, D], k_proj=[4, D], v_proj=[4, D], o_proj=[D, D])
@@ -160,7 +223,9 @@ CONFIG = {"hydra_num_heads": HEADS, "hydra_num_layers": 3, "grounded_heads": Tru
 def test_hydra_as_its_authors_publish_it(tmp_path, dropout, once):
     weights = hydra(dropout)
     slots = (5,) if dropout else (2,)
-    kept = {key: t for key, t in weights.items() if not (once and any(f".{slot}.linear" in key for slot in slots))}
+    kept = {
+        key: t for key, t in weights.items() if not (once and any(f".{slot}.linear" in key for slot in slots))
+    }
     made = heads_hydra.load(written(tmp_path / "h", kept, CONFIG), BODY)
     assert len(made) == HEADS and made.prefix is None
     for i in range(HEADS):
@@ -172,18 +237,32 @@ def test_hydra_as_its_authors_publish_it(tmp_path, dropout, once):
         for _ in range(2):
             x = x + F.silu(x @ weights[f"{at}.linear.weight"].T + weights[f"{at}.linear.bias"])
         lm = f"hydra_lm_head.{i}.1" if dropout else f"hydra_lm_head.{i}"
-        assert torch.allclose(made(i, inputs, output(TARGETS)), x @ weights[f"{lm}.weight"].T + weights[f"{lm}.bias"])
+        assert torch.allclose(
+            made(i, inputs, output(TARGETS)), x @ weights[f"{lm}.weight"].T + weights[f"{lm}.bias"]
+        )
 
 
 def test_the_prefix_layer_of_hydra_is_a_llama_layer_and_its_cache_is_that_layer(tmp_path):
     import transformers as tf
 
     weights = hydra(True, prefix=True)
-    made = heads_hydra.load(written(tmp_path / "h", weights, CONFIG | {"hydra_head_arch": "prefix-mlp"}), BODY)
-    llama = tf.LlamaModel(tf.LlamaConfig(vocab_size=V, hidden_size=D, num_hidden_layers=1, pad_token_id=None, **{
-        key: value for key, value in LLAMA.items() if key != "rope_theta"}, rope_parameters={"rope_type": "default", "rope_theta": 100.0}))
+    made = heads_hydra.load(
+        written(tmp_path / "h", weights, CONFIG | {"hydra_head_arch": "prefix-mlp"}), BODY
+    )
+    llama = tf.LlamaModel(
+        tf.LlamaConfig(
+            vocab_size=V,
+            hidden_size=D,
+            num_hidden_layers=1,
+            pad_token_id=None,
+            **{key: value for key, value in LLAMA.items() if key != "rope_theta"},
+            rope_parameters={"rope_type": "default", "rope_theta": 100.0},
+        )
+    )
     at = "prefix_embeding_layer."
-    llama.double().load_state_dict({key.removeprefix(at): t for key, t in weights.items() if key.startswith(at)})
+    llama.double().load_state_dict(
+        {key.removeprefix(at): t for key, t in weights.items() if key.startswith(at)}
+    )
     states = tensors(x=[9, D])["x"]
     with torch.inference_mode():
         want = llama(inputs_embeds=states[None]).last_hidden_state[0]
@@ -202,7 +281,10 @@ NUMBERS = {"heads": 2, "layers": 2, "output": "target", "prefix": True, "through
 def test_what_a_recipe_writes_is_read_back(tmp_path, kind):
     torch.manual_seed(0)
     for matrices in ("target", "own"):
-        made = kind.build(BODY, NUMBERS | {"output": matrices, "own_output": matrices == "own", "through": matrices == "own"}).double()
+        made = kind.build(
+            BODY,
+            NUMBERS | {"output": matrices, "own_output": matrices == "own", "through": matrices == "own"},
+        ).double()
         for weight in made.parameters():
             nn.init.normal_(weight)
         made.accuracy, made.nodes = [[0.5, 0.25], [0.25, 0.125]], 5
@@ -233,15 +315,29 @@ def test_heads_that_do_not_fit_or_are_broken(tmp_path):
         rich = TargetInfo("rich", D, V + 1, 2, dtype=torch.float64, config=LLAMA)
         assert represents_exactly(refused(kind, folder, rich), "head.vocabulary", V, "rich", V + 1)
     empty = written(tmp_path / "e", {"model.norm.weight": torch.ones(D)})
-    assert represents_exactly(refused(heads_medusa, empty), "head.other_kind", "Medusa") and represents_exactly(refused(heads_hydra, empty), "head.other_kind", "Hydra")
-    assert represents_exactly(refused(heads_medusa, written(tmp_path / "n", {"0.0.linear.weight": torch.ones(D, D)})), "head.lacks_weight", "0.1.weight")
+    assert represents_exactly(
+        refused(heads_medusa, empty), "head.other_kind", "Medusa"
+    ) and represents_exactly(refused(heads_hydra, empty), "head.other_kind", "Hydra")
+    assert represents_exactly(
+        refused(heads_medusa, written(tmp_path / "n", {"0.0.linear.weight": torch.ones(D, D)})),
+        "head.lacks_weight",
+        "0.1.weight",
+    )
     gap = {key.replace("1.", "4.", 1) if key.startswith("1.") else key: t for key, t in authors().items()}
-    assert represents_exactly(refused(heads_medusa, written(tmp_path / "g", gap)), "head.other_kind", "Medusa")
-    odd = {key: t[:, :2 * D] if key.endswith("2.1.linear.weight") else t for key, t in hydra(True).items()}
+    assert represents_exactly(
+        refused(heads_medusa, written(tmp_path / "g", gap)), "head.other_kind", "Medusa"
+    )
+    odd = {key: t[:, : 2 * D] if key.endswith("2.1.linear.weight") else t for key, t in hydra(True).items()}
     assert represents_exactly(refused(heads_hydra, written(tmp_path / "u", odd)), "hydra.columns", 16)
     for kind, weights in ((heads_medusa, authors()), (heads_medusa, vllm(OWN)), (heads_hydra, hydra(True))):
-        assert represents_exactly(refused(kind, written(tmp_path / "x", weights | {"gate.weight": torch.ones(D)})), "head.unknown_weights", "gate.weight")
-    alien = vllm({f"lm_heads.{i}.weight": torch.ones(2, D) for i in range(HEADS)} | {"token_map": torch.tensor([1, V])})
+        assert represents_exactly(
+            refused(kind, written(tmp_path / "x", weights | {"gate.weight": torch.ones(D)})),
+            "head.unknown_weights",
+            "gate.weight",
+        )
+    alien = vllm(
+        {f"lm_heads.{i}.weight": torch.ones(2, D) for i in range(HEADS)} | {"token_map": torch.tensor([1, V])}
+    )
     assert represents_exactly(refused(heads_medusa, written(tmp_path / "a", alien)), "head.tokens")
     lost = {key: t for key, t in hydra(True).items() if "hydra_mlp.1.1.linear.bias" not in key}
     assert represents_exactly(refused(heads_hydra, written(tmp_path / "l", lost)), "checkpoint.lacks_weight")
@@ -265,6 +361,7 @@ def test_pickles_are_never_opened(tmp_path):
 @pytest.fixture
 def here(monkeypatch):
     """The reader in this process, where importing torch again costs nothing."""
+
     def run(command, **_):
         monkeypatch.setattr(convert.sys, "argv", ["-c", *map(str, command[4:])])
         try:
@@ -272,6 +369,7 @@ def here(monkeypatch):
         except Exception as error:
             return SimpleNamespace(returncode=1, stderr=f"{type(error).__name__}: {error}")
         return SimpleNamespace(returncode=0, stderr="")
+
     monkeypatch.setattr(convert.subprocess, "run", run)
 
 
@@ -309,22 +407,42 @@ class Touch:
 
 
 def test_hydra_that_is_not_grounded_reads_the_state_alone(tmp_path):
-    weights = {key: t[:, :D] if key.endswith((".1.linear.weight", "connection.weight")) else t for key, t in hydra(True).items()}
+    weights = {
+        key: t[:, :D] if key.endswith((".1.linear.weight", "connection.weight")) else t
+        for key, t in hydra(True).items()
+    }
     made = heads_hydra.load(written(tmp_path / "h", weights, CONFIG | {"grounded_heads": False}), BODY)
     inputs = tensors(x=[2, D * (HEADS + 1)])["x"]
     for i in range(HEADS):
         want = made(i, inputs[:, :D], output(TARGETS))
-        assert torch.equal(made(i, inputs[:, :D * (i + 2)], output(TARGETS)), want)
-        x = inputs[:, :D] @ weights[f"hydra_mlp.{i}.1.res_connection.weight"].T + weights[f"hydra_mlp.{i}.1.res_connection.bias"]
-        x = x + F.silu(inputs[:, :D] @ weights[f"hydra_mlp.{i}.1.linear.weight"].T + weights[f"hydra_mlp.{i}.1.linear.bias"])
+        assert torch.equal(made(i, inputs[:, : D * (i + 2)], output(TARGETS)), want)
+        x = (
+            inputs[:, :D] @ weights[f"hydra_mlp.{i}.1.res_connection.weight"].T
+            + weights[f"hydra_mlp.{i}.1.res_connection.bias"]
+        )
+        x = x + F.silu(
+            inputs[:, :D] @ weights[f"hydra_mlp.{i}.1.linear.weight"].T
+            + weights[f"hydra_mlp.{i}.1.linear.bias"]
+        )
         for _ in range(2):
-            x = x + F.silu(x @ weights[f"hydra_mlp.{i}.3.linear.weight"].T + weights[f"hydra_mlp.{i}.3.linear.bias"])
-        assert torch.allclose(want, x @ weights[f"hydra_lm_head.{i}.1.weight"].T + weights[f"hydra_lm_head.{i}.1.bias"])
+            x = x + F.silu(
+                x @ weights[f"hydra_mlp.{i}.3.linear.weight"].T + weights[f"hydra_mlp.{i}.3.linear.bias"]
+            )
+        assert torch.allclose(
+            want, x @ weights[f"hydra_lm_head.{i}.1.weight"].T + weights[f"hydra_lm_head.{i}.1.bias"]
+        )
 
 
-@pytest.mark.parametrize("config, code", [
-    ({"accuracy": 3}, "head.calibration"), ({"accuracy": [["x"]]}, "head.calibration"), ({"accuracy": [[1.5]]}, "head.calibration_shares"),
-    ({"nodes": "many"}, "head.calibration"), ({"nodes": -1}, "head.calibration_shares")])
+@pytest.mark.parametrize(
+    "config, code",
+    [
+        ({"accuracy": 3}, "head.calibration"),
+        ({"accuracy": [["x"]]}, "head.calibration"),
+        ({"accuracy": [[1.5]]}, "head.calibration_shares"),
+        ({"nodes": "many"}, "head.calibration"),
+        ({"nodes": -1}, "head.calibration_shares"),
+    ],
+)
 def test_a_calibration_that_is_none(config, code):
     with refuses(ModelError, code):
         calibration(config, "it")

@@ -1,5 +1,6 @@
-"""Draft models with mask tokens: the published layout is read and drafts what transformers computes over the text and the masks; what is
-none is refused with a sentence."""
+"""Draft models with mask tokens: the published layout is read and drafts what transformers computes over
+the text and the masks; what is none is refused with a sentence."""
+
 from __future__ import annotations
 
 import json
@@ -28,8 +29,12 @@ def published(folder, kind, **said):
     """A network of transformers as its authors' trainer saves it."""
     net = network(CONFIGS[kind]())
     net.save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text()) | {"pard_token": MASK, "spd_type": "pard"} | said
-    (folder / "config.json").write_text(json.dumps({name: value for name, value in config.items() if value is not None}))
+    config = (
+        json.loads((folder / "config.json").read_text()) | {"pard_token": MASK, "spd_type": "pard"} | said
+    )
+    (folder / "config.json").write_text(
+        json.dumps({name: value for name, value in config.items() if value is not None})
+    )
     return net
 
 
@@ -53,15 +58,28 @@ def test_a_vocabulary_that_was_padded_otherwise_will_do(tmp_path):
     for vocab in (VOCAB + 4, VOCAB - 4):
         drafter = MaskedDraft(masked.load(tmp_path, replace(BODY, vocab=vocab)))
         distributions = drafter.propose(state, Budget(2)).probs
-        assert distributions.shape == (2, vocab) and torch.allclose(distributions.sum(-1), torch.ones(2)) and not distributions[:, VOCAB:].any()
+        assert (
+            distributions.shape == (2, vocab)
+            and torch.allclose(distributions.sum(-1), torch.ones(2))
+            and not distributions[:, VOCAB:].any()
+        )
     drafter = MaskedDraft(masked.load(tmp_path, replace(BODY, vocab=VOCAB + 4)))
-    assert not len(drafter.propose(State([7, VOCAB + 1], Sampling(1.0)), Budget(2))), "it cannot read a token that it does not have"
+    assert not len(drafter.propose(State([7, VOCAB + 1], Sampling(1.0)), Budget(2))), (
+        "it cannot read a token that it does not have"
+    )
 
 
-@pytest.mark.parametrize("said, why", [
-    ({"pard_token": None}, "pard.no_token pard_token"), ({"pard_token": VOCAB}, "pard.token 48"), ({"pard_token": "x"}, "pard.token pard_token"),
-    ({"model_type": "phi3"}, "pard.family phi3"), ({"num_attention_heads": 5}, "head.sizes"), ({"num_hidden_layers": 2}, "head.unknown_weights"),
-])
+@pytest.mark.parametrize(
+    "said, why",
+    [
+        ({"pard_token": None}, "pard.no_token pard_token"),
+        ({"pard_token": VOCAB}, "pard.token 48"),
+        ({"pard_token": "x"}, "pard.token pard_token"),
+        ({"model_type": "phi3"}, "pard.family phi3"),
+        ({"num_attention_heads": 5}, "head.sizes"),
+        ({"num_hidden_layers": 2}, "head.unknown_weights"),
+    ],
+)
 def test_what_is_none_is_refused_with_a_sentence(tmp_path, said, why):
     published(tmp_path, "llama", **said)
     with refuses(ModelError, *why.split()) as told:

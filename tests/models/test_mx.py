@@ -1,4 +1,6 @@
-"""Weights in eight bits: MXINT8 by its specification, read back to the last bit, and a file that is something else is refused."""
+"""Weights in eight bits: MXINT8 by its specification, read back to the last bit, and a file that is
+something else is refused."""
+
 from __future__ import annotations
 
 import json
@@ -20,7 +22,8 @@ CPU = torch.device("cpu")
 
 
 def test_each_block_by_hand():
-    """A block's scale is the power of two at or below its largest number; an element is a whole number of 64ths of it."""
+    """A block's scale is the power of two at or below its largest number; an element is a whole number of
+    64ths of it."""
     row = torch.zeros(1, 40)
     row[0, :4] = torch.tensor([1.5, -1.0, 1 / 64, 0.011])
     row[0, 32:34] = torch.tensor([-0.2, 1.99 / 16])
@@ -28,7 +31,9 @@ def test_each_block_by_hand():
     assert exponents.tolist() == [[127, 124]]  # 1 and 1/8
     assert elements[0, :4].tolist() == [96, -64, 1, 1] and elements[0, 32:34].tolist() == [-102, 64]
     assert mx.dequantise_mxint8(elements, exponents)[0, 33] == 0.125
-    assert mx.quantise_mxint8(torch.full((1, 32), 1.999))[0].tolist() == [[127] * 32], "the largest element, and not the next scale"
+    assert mx.quantise_mxint8(torch.full((1, 32), 1.999))[0].tolist() == [[127] * 32], (
+        "the largest element, and not the next scale"
+    )
 
 
 def test_read_back_each_number_is_as_near_as_eight_bits_can_be_and_an_exact_16_bit_float():
@@ -38,7 +43,9 @@ def test_read_back_each_number_is_as_near_as_eight_bits_can_be_and_an_exact_16_b
     blocks = torch.nn.functional.pad(matrix, (0, 28)).unflatten(-1, (-1, 32)).abs().amax(-1)
     step = torch.exp2(torch.floor(torch.log2(blocks)) - 6).repeat_interleave(32, -1)[:, :100]
     assert bool(((found - matrix).abs() <= step / 2).logical_or(found.abs() == 127 * step).all())
-    assert torch.equal(found, found.bfloat16().float()) and torch.equal(mx.dequantise_mxint8(*mx.quantise_mxint8(found)), found)
+    assert torch.equal(found, found.bfloat16().float()) and torch.equal(
+        mx.dequantise_mxint8(*mx.quantise_mxint8(found)), found
+    )
     assert torch.equal(found[30:], found[30:].half().float())
     assert float((found - matrix).norm() / matrix.norm()) < 0.012
     assert torch.equal(mx.dequantise_mxint8(*mx.quantise_mxint8(torch.zeros(3, 50))), torch.zeros(3, 50))
@@ -54,26 +61,45 @@ def folder_of(place, tensors, **config):
 def test_a_head_is_the_same_read_from_eight_bits_as_from_the_numbers_they_stand_for(tmp_path):
     body = TargetInfo("toy", 128, 40, 2)
     torch.manual_seed(1)
-    weights = {name: tensor.clone() for name, tensor in medusa.build(body, {"heads": 2, "layers": 1, "output": "target"}).state_dict().items()}
+    weights = {
+        name: tensor.clone()
+        for name, tensor in medusa.build(body, {"heads": 2, "layers": 1, "output": "target"})
+        .state_dict()
+        .items()
+    }
     weights = {name: torch.randn_like(tensor) for name, tensor in weights.items()}
     told = mx.to_file_tensors(weights)
-    assert any(name.endswith(mx.SCALE) for name in told) and sum(t.nbytes for t in told.values()) < 0.27 * sum(t.nbytes for t in weights.values())
+    assert any(name.endswith(mx.SCALE) for name in told) and sum(
+        t.nbytes for t in told.values()
+    ) < 0.27 * sum(t.nbytes for t in weights.values())
     small = medusa.load(folder_of(tmp_path / "small", told), body).state_dict()
     large = medusa.load(folder_of(tmp_path / "large", mx.from_file_tensors(told)), body).state_dict()
     assert small.keys() == weights.keys() and all(torch.equal(small[name], large[name]) for name in small)
     assert any(not torch.equal(small[name], weights[name]) for name in small)
 
 
-@pytest.mark.parametrize("change", [
-    dict(w=torch.zeros(4, 64)), {"w.scale": torch.zeros(4, 3, dtype=torch.uint8)}, {"w.scale": torch.zeros(4, 2)},
-    {"w.scale": torch.zeros(8, dtype=torch.uint8)}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(w=torch.zeros(4, 64)),
+        {"w.scale": torch.zeros(4, 3, dtype=torch.uint8)},
+        {"w.scale": torch.zeros(4, 2)},
+        {"w.scale": torch.zeros(8, dtype=torch.uint8)},
+    ],
+)
 def test_scales_that_do_not_fit_are_refused(tmp_path, change):
     good = {"w": torch.ones(4, 64, dtype=torch.int8), "w.scale": torch.full((4, 2), 127, dtype=torch.uint8)}
-    assert torch.equal(Weights(folder_of(tmp_path, good), CPU, torch.float32).get("w", 4, 64), torch.full((4, 64), 1 / 64))
+    assert torch.equal(
+        Weights(folder_of(tmp_path, good), CPU, torch.float32).get("w", 4, 64), torch.full((4, 64), 1 / 64)
+    )
     with refuses(ModelError, "checkpoint.scales", "w of "):
         Weights(folder_of(tmp_path, good | change), CPU, torch.float32).get("w", 4, 64)
     with refuses(ModelError, "checkpoint.not_numbers"):
-        Weights(folder_of(tmp_path, good | {"w.scale": torch.full((4, 2), 255, dtype=torch.uint8)}), CPU, torch.float32).get("w", 4, 64)
+        Weights(
+            folder_of(tmp_path, good | {"w.scale": torch.full((4, 2), 255, dtype=torch.uint8)}),
+            CPU,
+            torch.float32,
+        ).get("w", 4, 64)
 
 
 def test_a_head_may_begin_with_one_in_eight_bits(tmp_path):

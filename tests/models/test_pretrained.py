@@ -1,4 +1,5 @@
 """What a Hugging Face network is read for before it runs."""
+
 from __future__ import annotations
 
 import pytest

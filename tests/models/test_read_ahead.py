@@ -1,4 +1,6 @@
-"""Parts of a checkpoint are read in a second thread while the one before is used: in order, at most two held, errors where they belong."""
+"""Parts of a checkpoint are read in a second thread while the one before is used: in order, at most two
+held, errors where they belong."""
+
 from __future__ import annotations
 
 import threading

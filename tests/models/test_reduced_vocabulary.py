@@ -1,4 +1,6 @@
-"""A draft over part of the vocabulary: logits, chains written in one call, and what a hostile folder is told."""
+"""A draft over part of the vocabulary: logits, chains written in one call, and what a hostile folder is
+told."""
+
 from __future__ import annotations
 
 import json
@@ -30,18 +32,30 @@ def folders(tmp_path_factory):
     network(config, seed=3).save_pretrained(root / "target")
     net = network(config, seed=4)
     net.save_pretrained(root / "plain")
-    weights, table = load_file(root / "plain" / "model.safetensors"), load_file(root / "target" / "model.safetensors")
-    projection = torch.randn(32, WIDE, generator=torch.Generator().manual_seed(5)) / WIDE ** 0.5
+    weights, table = (
+        load_file(root / "plain" / "model.safetensors"),
+        load_file(root / "target" / "model.safetensors"),
+    )
+    projection = torch.randn(32, WIDE, generator=torch.Generator().manual_seed(5)) / WIDE**0.5
     draft = root / "draft"
     draft.mkdir()
     plain = dict(weights) | {"model.embed_tokens.weight": table["model.embed_tokens.weight"] @ projection.T}
     save_file(plain, root / "plain" / "model.safetensors")
-    reduced = {name: weight for name, weight in weights.items() if name not in ("model.embed_tokens.weight", "lm_head.weight")}
-    reduced |= {"model.embed_projection.weight": projection, "lm_head.weight": weights["lm_head.weight"][TOKENS].contiguous(),
-                "draft_tokens": torch.tensor(TOKENS, dtype=torch.int32)}
+    reduced = {
+        name: weight
+        for name, weight in weights.items()
+        if name not in ("model.embed_tokens.weight", "lm_head.weight")
+    }
+    reduced |= {
+        "model.embed_projection.weight": projection,
+        "lm_head.weight": weights["lm_head.weight"][TOKENS].contiguous(),
+        "draft_tokens": torch.tensor(TOKENS, dtype=torch.int32),
+    }
     save_file(reduced, draft / "model.safetensors")
     settings = json.loads((root / "plain" / "config.json").read_text())
-    (draft / "config.json").write_text(json.dumps(settings | {"draft_vocab_size": len(TOKENS), "embedding_from": "target"}))
+    (draft / "config.json").write_text(
+        json.dumps(settings | {"draft_vocab_size": len(TOKENS), "embedding_from": "target"})
+    )
     return root
 
 
@@ -71,7 +85,11 @@ def test_chains_written_in_one_call_are_those_of_passes(folders, temperature):
     tokens: list[int] = []
     for u in uniforms:
         row = stepped.score(DraftTree.chain(tuple(tokens))).logits[-1]
-        at = int(row.argmax()) if not temperature else int(torch.searchsorted(row.softmax(-1).cumsum(-1), torch.tensor(u)))
+        at = (
+            int(row.argmax())
+            if not temperature
+            else int(torch.searchsorted(row.softmax(-1).cumsum(-1), torch.tensor(u)))
+        )
         tokens.append(at)
     assert written.tokens == tokens and set(tokens) <= set(TOKENS)
 
@@ -81,11 +99,21 @@ def test_a_draft_learns_with_its_output_matrix(folders):
     with torch.enable_grad():
         loss = -learner.logits([5, 9, 30, 7]).log_softmax(-1)[-1, 7]
         loss.backward()
-    assert any(weight.shape[0] == len(TOKENS) and float(weight.grad.abs().sum()) > 0 for weight in learner.weights)
+    assert any(
+        weight.shape[0] == len(TOKENS) and float(weight.grad.abs().sum()) > 0 for weight in learner.weights
+    )
 
 
-@pytest.mark.parametrize("change", [{"embedding_from": "../target"}, {"embedding_from": "/etc"}, {"embedding_from": 3},
-                                    {"embedding_from": "missing"}, {"draft_vocab_size": 9}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"embedding_from": "../target"},
+        {"embedding_from": "/etc"},
+        {"embedding_from": 3},
+        {"embedding_from": "missing"},
+        {"draft_vocab_size": 9},
+    ],
+)
 def test_what_does_not_fit_is_refused(folders, change, tmp_path_factory):
     root = tmp_path_factory.mktemp("odd")
     (root / "target").symlink_to(folders / "target")
@@ -104,12 +132,17 @@ def test_tokens_must_be_distinct_ids(folders, tmp_path_factory):
     (root / "draft" / "config.json").write_text((folders / "draft" / "config.json").read_text())
     weights = load_file(folders / "draft" / "model.safetensors")
     for tokens in ([3] * len(TOKENS), [*TOKENS[:-1], VOCAB], [*TOKENS[:-1], -1]):
-        save_file(weights | {"draft_tokens": torch.tensor(tokens, dtype=torch.int32)}, root / "draft" / "model.safetensors")
+        save_file(
+            weights | {"draft_tokens": torch.tensor(tokens, dtype=torch.int32)},
+            root / "draft" / "model.safetensors",
+        )
         with pytest.raises(ModelError):
             FastModel(root / "draft")
 
 
-def test_the_embedding_of_a_model_whose_weights_were_fetched_is_found_in_the_cache(folders, tmp_path, monkeypatch):
+def test_the_embedding_of_a_model_whose_weights_were_fetched_is_found_in_the_cache(
+    folders, tmp_path, monkeypatch
+):
     monkeypatch.setattr(split, "cache_folder", lambda: tmp_path / "cache")
     for name in ("target", "draft"):
         shutil.copytree(folders / name, tmp_path / name)
@@ -120,7 +153,9 @@ def test_the_embedding_of_a_model_whose_weights_were_fetched_is_found_in_the_cac
     now, before = (FastModel(root / "draft", device="cpu").open() for root in (tmp_path, folders))
     for target in (now, before):
         target.sync([1, 2, 3])
-    torch.testing.assert_close(now.score(DraftTree()).logits, before.score(DraftTree()).logits)  # the table is multiplied anew
+    torch.testing.assert_close(
+        now.score(DraftTree()).logits, before.score(DraftTree()).logits
+    )  # the table is multiplied anew
     (copy / "model.safetensors").unlink()
     with pytest.raises(ModelError):
         FastModel(tmp_path / "draft", device="cpu")
@@ -147,8 +182,13 @@ def test_a_table_in_memory_is_not_read_again_unless_the_files_changed(folders, t
     model = FastModel(target)
     with torch.inference_mode():
         assert projected_table(*asked) is model.embedding
-    torch.nn.Linear(WIDE, 2)(projected_table(*asked)).sum().backward()  # a draft may be trained while the model is in memory
+    torch.nn.Linear(WIDE, 2)(
+        projected_table(*asked)
+    ).sum().backward()  # a draft may be trained while the model is in memory
     weights = load_file(target / "model.safetensors")
-    save_file(weights | {"model.embed_tokens.weight": weights["model.embed_tokens.weight"] + 1}, target / "model.safetensors")
+    save_file(
+        weights | {"model.embed_tokens.weight": weights["model.embed_tokens.weight"] + 1},
+        target / "model.safetensors",
+    )
     with torch.inference_mode():
         assert torch.equal(projected_table(*asked), weights["model.embed_tokens.weight"] + 1)

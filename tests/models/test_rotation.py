@@ -1,4 +1,5 @@
 """The rotation of the residual stream: orthogonal, exact for every row, and undone exactly enough."""
+
 from __future__ import annotations
 
 import pytest

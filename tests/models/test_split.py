@@ -1,4 +1,5 @@
 """A model whose shard is too large for plain git loads from its parts, and only from all of them."""
+
 from __future__ import annotations
 
 import pytest
@@ -19,8 +20,16 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "home").mkdir()
     place = tmp_path / "tiny"
     torch.manual_seed(0)
-    LlamaForCausalLM(LlamaConfig(vocab_size=64, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
-                                 num_key_value_heads=1)).save_pretrained(place)
+    LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=64,
+            hidden_size=16,
+            intermediate_size=24,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+        )
+    ).save_pretrained(place)
     return place
 
 
@@ -28,7 +37,10 @@ def test_parts_are_the_same_model(folder):
     before, want = fingerprint(folder), AutoModelForCausalLM.from_pretrained(folder).state_dict()
     assert joined_folder(folder) == folder
     split_shards(folder, largest=1000, part=4096)
-    assert not list(folder.glob("*.safetensors")) and max(p.stat().st_size for p in folder.glob("*.part-*")) <= 4096
+    assert (
+        not list(folder.glob("*.safetensors"))
+        and max(p.stat().st_size for p in folder.glob("*.part-*")) <= 4096
+    )
     assert fingerprint(folder) == before
     again = AutoModelForCausalLM.from_pretrained(joined_folder(folder)).state_dict()
     assert want.keys() == again.keys() and all(torch.equal(want[name], again[name]) for name in want)

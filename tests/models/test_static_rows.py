@@ -1,4 +1,5 @@
 """A head's rows with shapes that stay give what they give otherwise, and are what a recording can hold."""
+
 from __future__ import annotations
 
 import random
@@ -19,7 +20,15 @@ HEADS = ("eagle", "eagle3", "mtp", "kangaroo", "dflash", "dspark")
 
 def opened(kind: str, static: bool, device: str = "cpu"):
     """A head of a kind, the same for both, and a run's rows of it."""
-    body = TargetInfo("toy", HIDDEN, VOCAB, 6, torch.device(device), config={"num_attention_heads": 4, "num_key_value_heads": 2}, static=static)
+    body = TargetInfo(
+        "toy",
+        HIDDEN,
+        VOCAB,
+        6,
+        torch.device(device),
+        config={"num_attention_heads": 4, "num_key_value_heads": 2},
+        static=static,
+    )
     head = tiny.head(kind, body)
     return head, head.open()
 
@@ -28,7 +37,7 @@ def opened(kind: str, static: bool, device: str = "cpu"):
 def poison(rows):
     """Large finite values in every slot that nothing may read."""
     slots = rows._slots if rows._static is None else rows._static.slots
-    slots[:, :, :, rows.count + rows._scratch:] = 1e4
+    slots[:, :, :, rows.count + rows._scratch :] = 1e4
 
 
 @torch.inference_mode()
@@ -43,7 +52,11 @@ def play(kind: str, head, rows, steps: int, spoil: bool):
     def read(n):
         if kind == "kangaroo":
             return rows.read(states(n))
-        return rows.read(states(n, hidden_states)) if kind in ("dflash", "dspark") else rows.read(states(n), states(n, hidden_states))
+        return (
+            rows.read(states(n, hidden_states))
+            if kind in ("dflash", "dspark")
+            else rows.read(states(n), states(n, hidden_states))
+        )
 
     out = [read(90)]  # a prompt
     for step in range(steps):
@@ -53,7 +66,9 @@ def play(kind: str, head, rows, steps: int, spoil: bool):
         if kind in ("dflash", "dspark"):
             out.append(rows.draft(states(source.randrange(2, 7))))
         elif kind != "kangaroo":
-            parents, depths, count = [-1], [1], 0
+            parents = [-1]
+            depths = [1]
+            count = 0
             for _ in range(3):  # levels, each below any of the rows before it
                 out.append(rows.branch(states(len(parents)), states(len(parents)), parents, depths))
                 count += len(parents)
@@ -71,7 +86,9 @@ def test_what_stays_gives_what_grows(kind):
     assert len(wanted) == len(found) >= 12
     assert all(torch.allclose(a, b, atol=2e-5) for a, b in zip(wanted, found))
     assert isinstance(static._static, StaticRowBuffer) and eager._static is None
-    assert {name for name, _, _ in static._static.inputs} == ({"run", "take"} if kind in ("dflash", "dspark") else {"run"})
+    assert {name for name, _, _ in static._static.inputs} == (
+        {"run", "take"} if kind in ("dflash", "dspark") else {"run"}
+    )
 
 
 def test_a_text_that_outgrows_its_room_moves_and_one_that_ends_leaves_it():
@@ -101,6 +118,7 @@ def test_what_would_be_recorded_reads_no_value_and_never_changes_shape(kind, mon
                 out = work(*given)
             seen.setdefault((name, given[0].shape), []).append(watch)
             return out
+
         return run(net, room, x, first, past, depths, sees, watched, name)
 
     run = row_cache.run_static

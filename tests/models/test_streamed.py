@@ -1,4 +1,6 @@
-"""Large matrices of heads are read as the 16-bit floats that they are, and say the same; what changes or learns is multiplied plainly."""
+"""Large matrices of heads are read as the 16-bit floats that they are, and say the same; what changes or
+learns is multiplied plainly."""
+
 from __future__ import annotations
 
 import torch
@@ -21,8 +23,12 @@ def test_large_matrices_say_what_they_said():
     for bias in (True, False):
         module, rng = head(bias), torch.Generator().manual_seed(1)
         assert type(module[0].forward) is StreamedLinear and type(module[1].forward) is not StreamedLinear
-        for x in (torch.randn(256, generator=rng), torch.randn(1, 256, generator=rng), torch.randn(7, 256, generator=rng),
-                  torch.randn(2, 3, 256, generator=rng)):
+        for x in (
+            torch.randn(256, generator=rng),
+            torch.randn(1, 256, generator=rng),
+            torch.randn(7, 256, generator=rng),
+            torch.randn(2, 3, 256, generator=rng),
+        ):
             want = F.linear(x, module[0].weight, module[0].bias)
             with torch.inference_mode():
                 found = module[0](x)
@@ -60,4 +66,7 @@ def test_where_torch_has_no_such_product_it_is_multiplied_plainly(monkeypatch):
     monkeypatch.setattr("specviz.models.linear.torch.ops.quantized.linear_prepack_fp16", none)
     module, x = head(), torch.ones(2, 256)
     with torch.inference_mode():
-        assert torch.equal(module[0](x), F.linear(x, module[0].weight, module[0].bias)) and module[0].forward._run is None
+        assert (
+            torch.equal(module[0](x), F.linear(x, module[0].weight, module[0].bias))
+            and module[0].forward._run is None
+        )

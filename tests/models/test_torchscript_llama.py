@@ -1,5 +1,6 @@
-"""Compiled halves of a block say to the last bit what the block says, in every layout of the weights; where that cannot be had, the
-block runs as it was."""
+"""Compiled halves of a block say to the last bit what the block says, in every layout of the weights; where
+that cannot be had, the block runs as it was."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -12,15 +13,28 @@ from specviz.models import eagle3, llama, torchscript
 from specviz.models import torchscript_llama as scripted
 from specviz.models.heads import TargetInfo
 from specviz.models.learning import LearningLlama
-from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, TwoLayouts, without_timing
+from specviz.models.linear import (
+    HalfLinear,
+    Layout,
+    PackedLinear,
+    PlainLinear,
+    TransposedLinear,
+    TwoLayouts,
+    without_timing,
+)
 from specviz.targets.fast import FastModel
 from specviz.targets.int8 import Int8Model
 
 from ..targets.tiny import FAST, checkpoint
 from .test_eagle3 import VOCAB, D, published
 
-LAYOUTS = {"plain": (PlainLinear, PlainLinear), "transposed": (TransposedLinear, TransposedLinear), "packed": (PackedLinear, PackedLinear),
-           "half": (HalfLinear, HalfLinear), "two": (TransposedLinear, PlainLinear)}
+LAYOUTS = {
+    "plain": (PlainLinear, PlainLinear),
+    "transposed": (TransposedLinear, TransposedLinear),
+    "packed": (PackedLinear, PackedLinear),
+    "half": (HalfLinear, HalfLinear),
+    "two": (TransposedLinear, PlainLinear),
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +44,16 @@ def folder(tmp_path_factory):
 
 def stored(monkeypatch, kinds):
     """Weights loaded from now on lie so; all of them are 16-bit numbers."""
-    monkeypatch.setattr(llama, "fastest_layout", lambda weights, total: Layout({tuple(w.shape): kinds for w in weights}))
+    monkeypatch.setattr(
+        llama, "fastest_layout", lambda weights, total: Layout({tuple(w.shape): kinds for w in weights})
+    )
     get, get_optional = llama.Weights.get, llama.Weights.get_optional
     monkeypatch.setattr(llama.Weights, "get", lambda *asked: get(*asked).half().float())
-    monkeypatch.setattr(llama.Weights, "get_optional", lambda *asked: None if (found := get_optional(*asked)) is None else found.half().float())
+    monkeypatch.setattr(
+        llama.Weights,
+        "get_optional",
+        lambda *asked: None if (found := get_optional(*asked)) is None else found.half().float(),
+    )
 
 
 @torch.inference_mode()
@@ -43,12 +63,17 @@ def apart(net, block, n, at, masked, wide=None) -> bool:
     rng = torch.Generator().manual_seed(n + at)
     x = torch.randn(n, net.hidden, generator=rng)
     reads = None if wide is None else torch.randn(n, wide, generator=rng)
-    buffers = [torch.randn(2, net.kv_heads, at + n + 3, net.head_dim, generator=torch.Generator().manual_seed(1)) for _ in range(2)]
-    mask = torch.zeros(net.group * n, at + n).masked_fill_(torch.rand(net.group * n, at + n, generator=rng) < 0.3, -torch.inf)
+    buffers = [
+        torch.randn(2, net.kv_heads, at + n + 3, net.head_dim, generator=torch.Generator().manual_seed(1))
+        for _ in range(2)
+    ]
+    mask = torch.zeros(net.group * n, at + n).masked_fill_(
+        torch.rand(net.group * n, at + n, generator=rng) < 0.3, -torch.inf
+    )
     mask[:, 0] = 0
     told = []
     for each, room in zip((block, replace(block)), buffers):
-        y = net.attend(each, x, net.rotations(at + n)[at:at + n], room, at, mask if masked else None, reads)
+        y = net.attend(each, x, net.rotations(at + n)[at : at + n], room, at, mask if masked else None, reads)
         told.append((y, net.transform(each, y)))
     return not (torch.equal(*buffers) and all(map(torch.equal, *told)))
 
@@ -73,14 +98,22 @@ def test_compiled_halves_say_the_same_bits(folder, kind, layout, monkeypatch):
 
 def test_a_layer_that_reads_more_than_its_residual_is_compiled_too(tmp_path):
     published(tmp_path / "head", "whole")
-    net = eagle3.load(tmp_path / "head", TargetInfo("toy", D, VOCAB, 8, torch.device("cpu"), torch.float32)).fused
+    net = eagle3.load(
+        tmp_path / "head", TargetInfo("toy", D, VOCAB, 8, torch.device("cpu"), torch.float32)
+    ).fused
     assert not any(apart(net, net.blocks[0], n, at, False, wide=2 * D) for n in (1, 4) for at in (0, 5))
 
 
 def test_weights_that_change_and_wider_numbers_are_not_compiled(folder):
     path = checkpoint(folder, "qwen3")
-    models = LearningLlama(FastModel(path)), FastModel(path, dtype=torch.float64), FastModel(path, dtype=torch.bfloat16)
-    assert [(block.attend, block.transform) for model in models for block in model.blocks] == [(None, None)] * 9
+    models = (
+        LearningLlama(FastModel(path)),
+        FastModel(path, dtype=torch.float64),
+        FastModel(path, dtype=torch.bfloat16),
+    )
+    assert [(block.attend, block.transform) for model in models for block in model.blocks] == [
+        (None, None)
+    ] * 9
     assert [model.scripted for model in models] == [None] * 3
 
 
@@ -92,7 +125,9 @@ class WithoutResidual(scripted.ScriptedFeedForward):
 
 def test_what_says_something_else_is_not_used(folder, monkeypatch):
     monkeypatch.setattr(scripted, "ScriptedFeedForward", WithoutResidual)
-    assert all(block.attend is block.transform is None for block in FastModel(checkpoint(folder, "llama")).blocks)
+    assert all(
+        block.attend is block.transform is None for block in FastModel(checkpoint(folder, "llama")).blocks
+    )
 
 
 def test_where_nothing_can_be_compiled_the_forward_is_the_same(folder, monkeypatch):
@@ -123,14 +158,21 @@ def test_all_blocks_in_a_row_say_what_they_say_one_by_one(folder, kind):
         for first, end, n, at in ((0, model.layers, 5, 3), (1, model.layers, 1, 0), (0, 1, 2, 7)):
             x, told = torch.randn(n, model.hidden, generator=rng), []
             for whole in (scripted, None):
-                room, model.scripted = torch.ones(model.layers, 2, model.kv_heads, at + n, model.head_dim), whole
-                y, found = model.run_blocks(x, model.rotations(at + n)[at:at + n], room, at, None, first, end, [end - 1])
+                room, model.scripted = (
+                    torch.ones(model.layers, 2, model.kv_heads, at + n, model.head_dim),
+                    whole,
+                )
+                y, found = model.run_blocks(
+                    x, model.rotations(at + n)[at : at + n], room, at, None, first, end, [end - 1]
+                )
                 told.append((y, *found, room))
             assert len(told[0]) == 3 and all(map(torch.equal, *told))
 
 
 class Forgetful(scripted.Layers):
-    def forward(self, x, turn, slots, at: int, mask: torch.Tensor | None, first: int, end: int, wanted: list[int]):
+    def forward(
+        self, x, turn, slots, at: int, mask: torch.Tensor | None, first: int, end: int, wanted: list[int]
+    ):
         found: list[torch.Tensor] = []
         return x, found
 
@@ -154,7 +196,9 @@ def test_a_fallback_records_its_reason(folder, monkeypatch):
 
     monkeypatch.setattr(torch.jit, "freeze", broken)
     monkeypatch.setattr("specviz.models.torchscript._frozen", 0)
-    monkeypatch.setattr("specviz.models.torchscript._frozen_bytes", 0)  # other tests of this process may have reached the limit
+    monkeypatch.setattr(
+        "specviz.models.torchscript._frozen_bytes", 0
+    )  # other tests of this process may have reached the limit
     made = FastModel(checkpoint(folder, "llama"))
     assert made.uncompiled == "RuntimeError: no TorchScript here" and made.scripted is None
 
@@ -162,15 +206,22 @@ def test_a_fallback_records_its_reason(folder, monkeypatch):
 @torch.inference_mode()
 @pytest.mark.parametrize("limit", ["number", "bytes"])
 @pytest.mark.parametrize("kind", [FastModel, Int8Model])
-def test_models_opened_after_many_others_are_not_frozen_and_compute_the_same_bits(folder, monkeypatch, limit, kind):
-    """torch keeps each frozen module's graphs and weights for the rest of the process, so their number and bytes are bounded."""
+def test_models_opened_after_many_others_are_not_frozen_and_compute_the_same_bits(
+    folder, monkeypatch, limit, kind
+):
+    """torch keeps each frozen module's graphs and weights for the rest of the process, so their number and
+    bytes are bounded."""
     frozen = []
     monkeypatch.setattr(torch.jit, "freeze", lambda module, **how: frozen.append(module) or module)
     with without_timing():  # another layout rounds differently, and two layouts take twice the bytes
         size = kind(checkpoint(folder, "llama")).block_bytes
     assert size > 0
     monkeypatch.setattr(torchscript, "_frozen", torchscript.MOST_FROZEN - 1 if limit == "number" else 0)
-    monkeypatch.setattr(torchscript, "_frozen_bytes", torchscript.MOST_FROZEN_BYTES - int(1.5 * size) if limit == "bytes" else 0)
+    monkeypatch.setattr(
+        torchscript,
+        "_frozen_bytes",
+        torchscript.MOST_FROZEN_BYTES - int(1.5 * size) if limit == "bytes" else 0,
+    )
     frozen.clear()
     with without_timing():
         models = [kind(checkpoint(folder, "llama")) for _ in range(3)]

@@ -1,4 +1,6 @@
-"""Elementwise functions and the int8 forward give a row the same bits with 1 to 8 threads and in batches of 1 to 64 rows."""
+"""Elementwise functions and the int8 forward give a row the same bits with 1 to 8 threads and in batches of
+1 to 64 rows."""
+
 from __future__ import annotations
 
 import pytest
@@ -25,7 +27,9 @@ def threads(request):
 
 
 def alone(function, x: torch.Tensor, *more: torch.Tensor) -> torch.Tensor:
-    return torch.cat([function(row, *(other[i:i + 1] for other in more)) for i, row in enumerate(x.split(1))])
+    return torch.cat(
+        [function(row, *(other[i : i + 1] for other in more)) for i, row in enumerate(x.split(1))]
+    )
 
 
 def rotated(x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
@@ -40,7 +44,10 @@ def test_silu_and_rotation_of_a_row(threads):
     for n in (*ROWS, 200, 512):
         x = torch.randn(n, 2 * 1500, generator=rng) * 4
         assert torch.equal(silu(x[:, :1500]), alone(silu, x[:, :1500])), n
-    x, turn = torch.randn(512, 12, 64, generator=rng), torch.polar(torch.ones(512, 1, 32), torch.rand(512, 1, 32, generator=rng))
+    x, turn = (
+        torch.randn(512, 12, 64, generator=rng),
+        torch.polar(torch.ones(512, 1, 32), torch.rand(512, 1, 32, generator=rng)),
+    )
     assert torch.equal(rotated(x, turn), alone(rotated, x, turn))
 
 
@@ -71,22 +78,24 @@ def test_attention_of_a_row_in_every_batch(threads):
     qkv = torch.randn(77, 9, 64, generator=rng) * 2
     exact(qkv, 6)
     q, k, v = (part.contiguous() for part in qkv.unflatten(1, (3, 3)).permute(1, 2, 0, 3))
-    every = torch.cat([exact.attention(q[:, i:i + 1], k, v, None) for i in range(64)], 1)
+    every = torch.cat([exact.attention(q[:, i : i + 1], k, v, None) for i in range(64)], 1)
     for n in ROWS:
         assert torch.equal(exact.attention(q[:, :n].contiguous(), k, v, torch.zeros(n, 77)), every[:, :n]), n
 
 
 def test_int8_logits_in_every_batch_and_with_every_number_of_threads(tmp_path):
-    model, found, before = Int8Model(checkpoint(tmp_path, "llama3")), [], torch.get_num_threads()
+    model = Int8Model(checkpoint(tmp_path, "llama3"))
+    found = []
+    before = torch.get_num_threads()
     tokens = torch.arange(3, 67).remainder(VOCAB).tolist()
     try:
         for threads in THREADS:
             torch.set_num_threads(threads)
-            for n in ROWS[::9 if threads > 1 else 1]:
+            for n in ROWS[:: 9 if threads > 1 else 1]:
                 target = model.open()
                 target.sync([5, 2, 7, tokens[0]])
                 found.append(target.score(DraftTree.chain(tuple(tokens[1:n]))).logits)
     finally:
         torch.set_num_threads(before)
     longest = max(found, key=len)
-    assert all(torch.equal(logits, longest[:len(logits)]) for logits in found)
+    assert all(torch.equal(logits, longest[: len(logits)]) for logits in found)

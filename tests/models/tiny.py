@@ -1,4 +1,6 @@
-"""Random heads of every kind for a target of any size: what the catalogue-wide tests give to methods that need them."""
+"""Random heads of every kind for a target of any size: what the catalogue-wide tests give to methods that
+need them."""
+
 from __future__ import annotations
 
 import torch
@@ -15,9 +17,17 @@ def body(target, config=None) -> TargetInfo:
     """Facts of any target of ours; scripted ones compute in double precision and have no config."""
     model, net = getattr(target, "model", None), getattr(target, "net", None)
     told = getattr(model, "config", None) or {}
-    return TargetInfo("toy", target.hidden, target.vocab, target.layers, getattr(model, "device", torch.device("cpu")),
-                getattr(model, "dtype", torch.float64), config or (told if isinstance(told, dict) else told.to_dict()),
-                net and (net.heads, net.width // net.heads), getattr(model, "forward", "eager") in ("static", "captured"))
+    return TargetInfo(
+        "toy",
+        target.hidden,
+        target.vocab,
+        target.layers,
+        getattr(model, "device", torch.device("cpu")),
+        getattr(model, "dtype", torch.float64),
+        config or (told if isinstance(told, dict) else told.to_dict()),
+        net and (net.heads, net.width // net.heads),
+        getattr(model, "forward", "eager") in ("static", "captured"),
+    )
 
 
 def head(kind: str, on: TargetInfo, seed: int = 0) -> torch.nn.Module:

@@ -1,4 +1,6 @@
-"""``watch``, ``compare``, ``Trace.frame`` and ``Trace.plot`` on the tiny pair; both notebooks from start to end."""
+"""``watch``, ``compare``, ``Trace.frame`` and ``Trace.plot`` on the tiny pair; both notebooks from start to
+end."""
+
 from __future__ import annotations
 
 import base64
@@ -30,7 +32,12 @@ def test_what_a_notebook_calls_exists(file):
 
     cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    named = {name for line in re.findall(r"^from specviz import (.+)$", code, re.M) for name in re.split(r"\W+", line) if name}
+    named = {
+        name
+        for line in re.findall(r"^from specviz import (.+)$", code, re.M)
+        for name in re.split(r"\W+", line)
+        if name
+    }
     assert named and all(hasattr(specviz, name) for name in named)
     assert set(re.findall(r"\bloaded\.(\w+)", code)) <= {*dir(Loaded), *Loaded.__dataclass_fields__}
 
@@ -41,7 +48,11 @@ def board(at_home):
 
 
 def test_watch_records_a_lane_per_method_and_plain_decoding_last(board):
-    assert [board.trace.header(lane)["method"]["key"] for lane in board.trace.lanes] == ["speculative", "prompt_lookup", "autoregressive"]
+    assert [board.trace.header(lane)["method"]["key"] for lane in board.trace.lanes] == [
+        "speculative",
+        "prompt_lookup",
+        "autoregressive",
+    ]
     assert len({board.trace.text(lane) for lane in board.trace.lanes}) == 1
     Trace.load(board.trace.lines())  # a valid trace
 
@@ -49,7 +60,9 @@ def test_watch_records_a_lane_per_method_and_plain_decoding_last(board):
 def test_the_board_is_a_sandboxed_frame_with_the_viewer_inside(board):
     html = board._repr_html_()
     assert html.startswith('<iframe sandbox="allow-scripts"') and "srcdoc=" in html and "SpecVizBoard" in html
-    assert "autoplay: false" in to_html(board.trace, autoplay=False) and "autoplay: true" in to_html(board.trace)
+    assert "autoplay: false" in to_html(board.trace, autoplay=False) and "autoplay: true" in to_html(
+        board.trace
+    )
 
 
 def test_a_frame_has_a_row_for_each_round_and_adds_up_to_the_totals(board):
@@ -60,12 +73,16 @@ def test_a_frame_has_a_row_for_each_round_and_adds_up_to_the_totals(board):
         assert mine.drafted.sum() == totals["drafted"] and len(mine) == totals["rounds"]
         assert "".join(mine.text)  # texts of rounds may split a character: compared as a whole below
     pieces = [piece for record in board.trace.of("text", 0) for piece in record["pieces"]]
-    assert b"".join(base64.b64decode(piece["b"]) for piece in pieces).decode("utf-8", "replace") == board.trace.text(0)
+    assert b"".join(base64.b64decode(piece["b"]) for piece in pieces).decode(
+        "utf-8", "replace"
+    ) == board.trace.text(0)
 
 
 def test_a_plot_has_a_line_per_lane_that_ends_at_all_tokens(board):
     figure = board.trace.plot()
-    assert [line.y[-1] for line in figure.data] == [board.trace.totals(lane)["tokens"] for lane in board.trace.lanes]
+    assert [line.y[-1] for line in figure.data] == [
+        board.trace.totals(lane)["tokens"] for lane in board.trace.lanes
+    ]
 
 
 def test_compare_gives_a_row_per_prompt_and_method_with_the_baseline_at_one(at_home):
@@ -98,7 +115,10 @@ def test_repeats_that_were_disturbed_are_left_out_in_every_lane(board):
             if record["type"] == "done" and record["lane"] in (0, 2):
                 own, *more = first if record["lane"] == 0 else plain
                 n = record["totals"]["tokens"]
-                again = [{"tokens": n, "seconds": s} | ({"busy": True} if (record["lane"], i) in busy else {}) for i, s in enumerate(more, 1)]
+                again = [
+                    {"tokens": n, "seconds": s} | ({"busy": True} if (record["lane"], i) in busy else {})
+                    for i, s in enumerate(more, 1)
+                ]
                 record["totals"] = record["totals"] | {"seconds": own, "repeats": again}
             elif record["type"] == "done":
                 record["totals"] = record["totals"] | {"repeats": [record["totals"]] * 2}
@@ -113,10 +133,15 @@ def test_repeats_that_were_disturbed_are_left_out_in_every_lane(board):
 
 
 def test_knobs_reach_their_method_and_a_mistake_is_one_sentence(at_home):
-    found = watch("the cat", "speculative", knobs={"speculative": {"gamma": 2}}, max_new_tokens=4, plain=False)
+    found = watch(
+        "the cat", "speculative", knobs={"speculative": {"gamma": 2}}, max_new_tokens=4, plain=False
+    )
     assert found.trace.header(0)["knobs"]["gamma"] == 2 and found.trace.lanes == [0]
     given = {"logit_bias": {"40": 100}, "max_tokens": 3}
-    assert watch("the cat", "speculative", request=given, plain=False).trace.header(0)["request"]["max_tokens"] == 3
+    assert (
+        watch("the cat", "speculative", request=given, plain=False).trace.header(0)["request"]["max_tokens"]
+        == 3
+    )
     with refuses(ValueError, "request.field", "top_k"):
         watch("the cat", "speculative", request={"topk": 3})
     with refuses(ValueError, "method.unknown", "nothing_of_this_name"):
@@ -131,7 +156,9 @@ def test_there_are_two_notebooks_without_stored_outputs_that_install_what_they_n
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_first_cell_installs_the_checkout_around_the_notebook_or_else_the_published_package(path, tmp_path, monkeypatch):
+def test_the_first_cell_installs_the_checkout_around_the_notebook_or_else_the_published_package(
+    path, tmp_path, monkeypatch
+):
     cell = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][1]["source"])
     asked = []
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -149,10 +176,17 @@ def test_a_notebook_runs_from_start_to_end(path, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path[1:]]))
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
     book = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(book, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        book, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     if keep := os.environ.get("SPECVIZ_TEST_KEEP"):
         nbformat.write(book, Path(keep) / path.name)
-    html = [out["data"]["text/html"] for cell in book.cells for out in cell.get("outputs", []) if "text/html" in out.get("data", {})]
+    html = [
+        out["data"]["text/html"]
+        for cell in book.cells
+        for out in cell.get("outputs", [])
+        if "text/html" in out.get("data", {})
+    ]
     assert any("srcdoc=" in page for page in html) and any("<table" in page for page in html)
     boards = [page for page in html if "srcdoc=" in page]
     shown = sum("watch(" in cell["source"] for cell in book.cells if cell["cell_type"] == "code")

@@ -1,18 +1,62 @@
-"""Panels that ask the engine about a set: one's own prompts, draft length and temperature, many users; and which method for a server."""
+"""Panels that ask the engine about a set: one's own prompts, draft length and temperature, many users; and
+which method for a server."""
+
 from __future__ import annotations
 
 from specviz.lab.recommend import recommend
 
 from .conftest import ANSWERS
 
-RUNS = [{"prompt": i, "method": m, "tokens": 40, "seconds": 1.0, "tokens_per_second": 40.0 * k, "block_efficiency": 1 + k, "walltime_speedup": k}
-        for i in (0, 1) for m, k in (("autoregressive", 1.0), ("speculative", 1.5))]
-ROWS = [{"method": m, "title": m, "prompts": 2, "confidence": 0.5, "tokens_per_second": [40.0 * k, 39.0, 41.0 * k],
-         "walltime_speedup": [k, k, k], "block_efficiency": [1 + k, 1.0, 3.0]} for m, k in (("autoregressive", 1.0), ("speculative", 1.5))]
-CELLS = [{"draft_length": n, "temperature": t, "tokens_per_second": 50.0, "walltime_speedup": s, "predicted_speedup": s + 0.1,
-          "block_efficiency": 2.0, "acceptance_rate": 0.5} for (n, t), s in zip(((1, 0), (4, 0), (1, 1), (4, 1)), (1.2, 1.5, 1.1, 0.8))]
-SETS = {"prompt_set": {"rows": ROWS, "runs": RUNS, "done": 2, "of": 2, "machine": "a machine"},
-        "grid": {"method": "speculative", "knob": "gamma", "lengths": [1, 4], "temperatures": [0, 1], "cells": CELLS, "done": 16, "of": 16, "csv": "a,b\n"}}
+RUNS = [
+    {
+        "prompt": i,
+        "method": m,
+        "tokens": 40,
+        "seconds": 1.0,
+        "tokens_per_second": 40.0 * k,
+        "block_efficiency": 1 + k,
+        "walltime_speedup": k,
+    }
+    for i in (0, 1)
+    for m, k in (("autoregressive", 1.0), ("speculative", 1.5))
+]
+ROWS = [
+    {
+        "method": m,
+        "title": m,
+        "prompts": 2,
+        "confidence": 0.5,
+        "tokens_per_second": [40.0 * k, 39.0, 41.0 * k],
+        "walltime_speedup": [k, k, k],
+        "block_efficiency": [1 + k, 1.0, 3.0],
+    }
+    for m, k in (("autoregressive", 1.0), ("speculative", 1.5))
+]
+CELLS = [
+    {
+        "draft_length": n,
+        "temperature": t,
+        "tokens_per_second": 50.0,
+        "walltime_speedup": s,
+        "predicted_speedup": s + 0.1,
+        "block_efficiency": 2.0,
+        "acceptance_rate": 0.5,
+    }
+    for (n, t), s in zip(((1, 0), (4, 0), (1, 1), (4, 1)), (1.2, 1.5, 1.1, 0.8))
+]
+SETS = {
+    "prompt_set": {"rows": ROWS, "runs": RUNS, "done": 2, "of": 2, "machine": "a machine"},
+    "grid": {
+        "method": "speculative",
+        "knob": "gamma",
+        "lengths": [1, 4],
+        "temperatures": [0, 1],
+        "cells": CELLS,
+        "done": 16,
+        "of": 16,
+        "csv": "a,b\n",
+    },
+}
 
 
 def ask_for(visit, use, kind="lab"):
@@ -21,17 +65,32 @@ def ask_for(visit, use, kind="lab"):
 
 def test_own_prompts_are_raced_as_one_with_median_and_interval(visit):
     def use(page):
-        page.evaluate("() => { ctx.chosen = () => ['autoregressive', 'prompt_lookup', 'draft_tree']; panel.show('prompts'); }")
+        page.evaluate(
+            "() => { ctx.chosen = () => ['autoregressive', 'prompt_lookup', 'draft_tree']; panel.show('prompts'); }"
+        )
         page.locator(".pn-body textarea").fill("one\n\ntwo\n")
         page.click("text=Race them")
         page.wait_for_selector(".pn-body table >> nth=1")
         name, asked = page.evaluate("asked.at(-1)")
-        assert name == "prompt_set" and asked["prompts"] == ["one", "two"] and asked["methods"] == ["prompt_lookup", "draft_tree"]
+        assert (
+            name == "prompt_set"
+            and asked["prompts"] == ["one", "two"]
+            and asked["methods"] == ["prompt_lookup", "draft_tree"]
+        )
         first = page.locator(".pn-body table >> nth=0").locator("tbody tr").first.inner_text()
         assert first.startswith("speculative") and "60.0 (39.0 to 61.5)" in first and "1.50" in first
         assert page.locator(".pn-body table >> nth=1").locator("tbody tr").count() == 4
-        assert page.get_attribute(".pn-body [data-best]", "data-message") == "prompts.level"  # 39 to 61.5 beside 39 to 41
-        page.set_input_files("input[type=file]", {"name": "p.jsonl", "mimeType": "text/plain", "buffer": b'{"prompt": "a\\nb"}\n{"x": 1}\n{"prompt": "c"}\n'})
+        assert (
+            page.get_attribute(".pn-body [data-best]", "data-message") == "prompts.level"
+        )  # 39 to 61.5 beside 39 to 41
+        page.set_input_files(
+            "input[type=file]",
+            {
+                "name": "p.jsonl",
+                "mimeType": "text/plain",
+                "buffer": b'{"prompt": "a\\nb"}\n{"x": 1}\n{"prompt": "c"}\n',
+            },
+        )
         page.wait_for_function("document.querySelector('.pn-body textarea').value === 'a b\\nc'")
         page.click("text=Race them")
         page.wait_for_function("asked.filter(([name]) => name === 'prompt_set').length === 2")
@@ -48,23 +107,40 @@ def test_times_of_own_prompts_that_cannot_be_are_struck_and_a_fastest_is_named_b
         page.evaluate("panel.show('prompts')")
         page.locator(".pn-body textarea").fill("one\ntwo")
         for rows, runs, message, best, struck, first in (
-                (clear, RUNS, "prompts.best", "speculative", 0, "speculative"),
-                ([ROWS[0] | {"block_efficiency": [9, 9, 9]}, ROWS[1]], [slow, *RUNS], "prompts.doubt", "", 2, "autoregressive")):
-            page.evaluate("(part) => { ctx.ask = (name) => Promise.resolve(name === 'prompt_set' ? part : []); }",
-                          SETS["prompt_set"] | {"rows": rows, "runs": runs})
+            (clear, RUNS, "prompts.best", "speculative", 0, "speculative"),
+            (
+                [ROWS[0] | {"block_efficiency": [9, 9, 9]}, ROWS[1]],
+                [slow, *RUNS],
+                "prompts.doubt",
+                "",
+                2,
+                "autoregressive",
+            ),
+        ):
+            page.evaluate(
+                "(part) => { ctx.ask = (name) => Promise.resolve(name === 'prompt_set' ? part : []); }",
+                SETS["prompt_set"] | {"rows": rows, "runs": runs},
+            )
             page.click("text=Race them")
             page.wait_for_selector(f".pn-body [data-message='{message}'][data-best='{best}']")
             assert page.locator(".pn-body .doubtful").count() == struck
-            assert page.locator(".pn-body table >> nth=0").locator("tbody tr").first.inner_text().startswith(first)
+            assert (
+                page.locator(".pn-body table >> nth=0")
+                .locator("tbody tr")
+                .first.inner_text()
+                .startswith(first)
+            )
 
     ask_for(visit, use)
 
 
 def test_a_stop_keeps_what_was_measured_and_says_so(visit):
     def use(page):
-        page.evaluate("""(part) => { ctx.ask = (name, payload, told, signal) => name !== "prompt_set" ? Promise.resolve([]) :
+        page.evaluate(
+            """(part) => { ctx.ask = (name, payload, told, signal) => name !== "prompt_set" ? Promise.resolve([]) :
             new Promise((_, fail) => { told({ state: "working", part }); signal.addEventListener("abort", () => fail(new Error("x"))); }); }""",
-                      SETS["prompt_set"])
+            SETS["prompt_set"],
+        )
         page.evaluate("panel.show('prompts')")
         page.locator(".pn-body textarea").fill("one")
         page.click("text=Race them")
@@ -82,7 +158,10 @@ def test_length_and_temperature_stand_measured_beside_predicted(visit):
         page.evaluate("panel.show('grid')")
         page.click(".pn-body .pn-btn.primary")
         page.wait_for_selector(".pn-cell")
-        assert page.evaluate("asked.at(-1)")[1]["lengths"] == [1, 2, 4, 8] and page.locator(".pn-cell").count() == 4
+        assert (
+            page.evaluate("asked.at(-1)")[1]["lengths"] == [1, 2, 4, 8]
+            and page.locator(".pn-cell").count() == 4
+        )
         assert page.locator(".pn-cell.slow").count() == 1
         shown = page.text_content(".pn-plot svg")
         assert "1.50" in shown and "1.60" in shown and "0.80" in shown
@@ -94,16 +173,26 @@ def test_length_and_temperature_stand_measured_beside_predicted(visit):
 
 
 def test_the_three_sides_of_a_mask_stand_with_their_own_figures(visit):
-    sides = (("both", 40, 63, 67, 31, 4, 0.0), ("target", 5, 55, 55, 50, 4, 0.0), ("draft", 75, 251, 256, 181, 0, 0.9993))
-    rows = [dict(zip(("side", "accepted", "tried", "tokens", "passes", "valid", "distance"), one), runs=4) for one in sides]
+    sides = (
+        ("both", 40, 63, 67, 31, 4, 0.0),
+        ("target", 5, 55, 55, 50, 4, 0.0),
+        ("draft", 75, 251, 256, 181, 0, 0.9993),
+    )
+    rows = [
+        dict(zip(("side", "accepted", "tried", "tokens", "passes", "valid", "distance"), one), runs=4)
+        for one in sides
+    ]
 
     def use(page):
         page.evaluate("panel.show('mask')")
         page.click("text=Run the three ways")
         page.wait_for_selector(".pn-body table")
         shown = [row.split("\t") for row in page.inner_text(".pn-body tbody").splitlines() if row.strip()]
-        assert [row[1:] for row in shown] == [["63 %", "2.16", "4 of 4", "0.000"], ["9 %", "1.10", "4 of 4", "0.000"],
-                                              ["30 %", "1.41", "0 of 4", "0.999"]]
+        assert [row[1:] for row in shown] == [
+            ["63 %", "2.16", "4 of 4", "0.000"],
+            ["9 %", "1.10", "4 of 4", "0.000"],
+            ["30 %", "1.41", "0 of 4", "0.999"],
+        ]
         assert page.locator(".pn-body .pn-csv").count() == 1
 
     visit(use, "lab", answers=ANSWERS | {"mask_sides": {"runs": 4, "rows": rows}})
@@ -111,8 +200,11 @@ def test_the_three_sides_of_a_mask_stand_with_their_own_figures(visit):
 
 def test_a_first_part_ends_what_was_said_of_loading(visit):
     def use(page):
-        page.evaluate("""(part) => { ctx.ask = (name, payload, told) => name !== "mask_sides" ? Promise.resolve([]) : new Promise(() => {
-            told({ state: "working", text: "Loading the models." }); told({ state: "working", part }); }); }""", {"runs": 4, "rows": []})
+        page.evaluate(
+            """(part) => { ctx.ask = (name, payload, told) => name !== "mask_sides" ? Promise.resolve([]) : new Promise(() => {
+            told({ state: "working", text: "Loading the models." }); told({ state: "working", part }); }); }""",
+            {"runs": 4, "rows": []},
+        )
         page.evaluate("panel.show('mask')")
         page.click("text=Run the three ways")
         page.wait_for_selector(".pn-body table")
@@ -124,15 +216,24 @@ def test_a_first_part_ends_what_was_said_of_loading(visit):
 def test_under_load_the_chosen_lanes_come_first_and_totals_are_ranked(visit):
     def use(page):
         page.evaluate("() => { ctx.chosen = () => ['prompt_lookup', 'draft_tree']; panel.show('load'); }")
-        assert page.evaluate("[...document.querySelectorAll('.pn-ticks label')].slice(0, 2).map((l) => l.dataset.key)") == ["prompt_lookup", "draft_tree"]
+        assert page.evaluate(
+            "[...document.querySelectorAll('.pn-ticks label')].slice(0, 2).map((l) => l.dataset.key)"
+        ) == ["prompt_lookup", "draft_tree"]
         page.click(".pn-body .pn-btn.primary")
         page.wait_for_selector(".pn-body table")
         assert page.evaluate("asked.at(-1)[1].methods") == ["autoregressive", "prompt_lookup", "draft_tree"]
-        assert page.evaluate("[...document.querySelectorAll('.pn-body table tbody tr')].map((r) => r.children[1].textContent)") == ["1", "2", "1", "2"]
+        assert page.evaluate(
+            "[...document.querySelectorAll('.pn-body table tbody tr')].map((r) => r.children[1].textContent)"
+        ) == ["1", "2", "1", "2"]
         # at 4 users speculative decoding has 0.66 times plain decoding's goodput, in passes of 4 prompts
         assert page.get_attribute(".pn-body h3[data-message='load.best']", "data-best") == "autoregressive"
-        place = page.evaluate("[...document.querySelectorAll('.pn-body table th')].findIndex((x) => x.textContent.includes('prompts at once'))")
-        assert page.evaluate("(i) => [...document.querySelectorAll('.pn-body table tbody tr')].map((r) => r.children[i].textContent)", place) == ["1.0", "1.0", "4.0", "4.0"]
+        place = page.evaluate(
+            "[...document.querySelectorAll('.pn-body table th')].findIndex((x) => x.textContent.includes('prompts at once'))"
+        )
+        assert page.evaluate(
+            "(i) => [...document.querySelectorAll('.pn-body table tbody tr')].map((r) => r.children[i].textContent)",
+            place,
+        ) == ["1.0", "1.0", "4.0", "4.0"]
 
     ask_for(visit, use)
 
@@ -146,7 +247,10 @@ def test_fewer_than_three_methods_for_a_server_have_a_reason(visit):
         page.wait_for_selector(".pn-choiceof")
         assert page.locator("[data-message='server.few']").count() == shown
         if shown:
-            assert few["few"] in page.inner_text("[data-message='server.few']") and page.locator(".pn-choiceof").count() == 2
+            assert (
+                few["few"] in page.inner_text("[data-message='server.few']")
+                and page.locator(".pn-choiceof").count() == 2
+            )
 
     visit(lambda page: use(page, 0), "learn")
     visit(lambda page: use(page, 1), "learn", answers={"recommend": few})
@@ -157,12 +261,25 @@ def test_which_one_for_my_server_asks_and_shows_flags_with_sources(visit):
         page.evaluate("panel.show('server')")
         page.wait_for_selector(".pn-choiceof")
         for one, shown in zip(recommend()["answers"], page.query_selector_all(".pn-choiceof")):
-            assert shown.get_attribute("data-method") == one["method"] and one["flags"] == shown.query_selector("pre").inner_text()
+            assert (
+                shown.get_attribute("data-method") == one["method"]
+                and one["flags"] == shown.query_selector("pre").inner_text()
+            )
         assert page.query_selector(".pn-choiceof a[href='https://arxiv.org/abs/2503.01840']")
         page.get_by_label("Which engine?").select_option("llama_cpp")
         page.wait_for_function("asked.filter(([name]) => name === 'recommend').length === 2")
-        assert page.evaluate("asked.at(-1)[1]") == {"engine": "llama_cpp", "model": "head", "task": "chat", "load": "one", "temperature": "greedy"}
+        assert page.evaluate("asked.at(-1)[1]") == {
+            "engine": "llama_cpp",
+            "model": "head",
+            "task": "chat",
+            "load": "one",
+            "temperature": "greedy",
+        }
         page.click("text=See its card >> nth=0")
-        assert page.get_attribute(".svp", "data-view") == "methods" and page.get_attribute(".pn-mrow[aria-pressed=true], .pn-mrow[aria-current=true]", "data-key") == "eagle3"
+        assert (
+            page.get_attribute(".svp", "data-view") == "methods"
+            and page.get_attribute(".pn-mrow[aria-pressed=true], .pn-mrow[aria-current=true]", "data-key")
+            == "eagle3"
+        )
 
     ask_for(visit, use, "learn")

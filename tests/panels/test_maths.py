@@ -28,7 +28,8 @@ def rounds_of(records: list[dict], lane: int) -> list[dict]:
 
 
 def places(rounds: list[dict]) -> list[tuple[int | None, int | None]]:
-    """For every token of the output: was the draft right (1, 0, None not asked), and as which of its siblings."""
+    """For every token of the output: was the draft right (1, 0, None not asked), and as which of its
+    siblings."""
     out = []
     for r in rounds:
         nodes, path = r["draft"]["nodes"], r["commit"]["path"]
@@ -91,7 +92,9 @@ def test_as_recorded_the_sums_give_the_recorded_run(visit) -> None:
     by = {}
     for r in mine + plain:
         by.setdefault(r["verify"]["n_in"], []).append(r["timing"]["verify_ns"] / 1e9)
-    other = median((r["timing"]["judge_ns"] + r["timing"]["cache_ns"] + r["timing"]["other_ns"]) / 1e9 for r in mine)
+    other = median(
+        (r["timing"]["judge_ns"] + r["timing"]["cache_ns"] + r["timing"]["other_ns"]) / 1e9 for r in mine
+    )
     assert got["perRound"] == pytest.approx(4 * step + median(by[5]) + other)
     assert got["low"]["rounds"] <= len(mine) + 1 and got["same"] >= len(mine) - 1
     clock = sum(sum(v for k, v in r["timing"].items() if k.endswith("_ns")) for r in mine) / 1e9
@@ -119,11 +122,17 @@ def test_the_gap_adds_up_and_each_part_is_what_it_says(visit, kind) -> None:
     gamma = sum(max((n["depth"] for n in r["draft"]["nodes"]), default=0) for r in mine) / len(mine)
     one = ns(plain, "verify") / len(plain)
     c = ns(mine, "draft") / (gamma * len(mine)) / one
-    expected = sum(alpha**i for i in range(int(gamma) + 1)) if gamma == int(gamma) else (1 - alpha ** (gamma + 1)) / (1 - alpha)
+    expected = (
+        sum(alpha**i for i in range(int(gamma) + 1))
+        if gamma == int(gamma)
+        else (1 - alpha ** (gamma + 1)) / (1 - alpha)
+    )
     done = {r["lane"]: r["totals"] for r in records if r["type"] == "done"}
     measured = (done[0]["seconds"] / done[0]["tokens"]) / (done[1]["seconds"] / done[1]["tokens"])
     assert (g["alpha"], g["gamma"], g["c"], g["tau"]) == pytest.approx((alpha, gamma, c, tokens / len(mine)))
-    assert g["formula"] == pytest.approx(expected / (c * gamma + 1)) and g["measured"] == pytest.approx(measured)
+    assert g["formula"] == pytest.approx(expected / (c * gamma + 1)) and g["measured"] == pytest.approx(
+        measured
+    )
     assert g["formula"] + sum(s["by"] for s in g["steps"]) == pytest.approx(g["measured"])
     assert g["formula"] + g["steps"][0]["by"] == pytest.approx(tokens / len(mine) / (c * gamma + 1))
 
@@ -131,16 +140,28 @@ def test_the_gap_adds_up_and_each_part_is_what_it_says(visit, kind) -> None:
 def test_curve_roofline_cells_and_samples(visit) -> None:
     def use(page):
         m = "SpecVizPanels.maths"
-        at = page.evaluate(f"() => {{ const c = {m}.curve([{{rows: 1, seconds: 2, n: 9}}, {{rows: 5, seconds: 4, n: 9}}, {{rows: 3, seconds: 1, n: 1}}].sort((a, b) => a.rows - b.rows)); return [1, 2, 3, 4, 5, 9].map(c.at); }}")
-        assert at[:5] == pytest.approx([1.9, 1.9, 1.9, 2.95, 4]) and at[5] > 4  # never falls with more rows; two that fall share their mean
-        roof = page.evaluate(f"() => {m}.roofline({{ target: 8e9, draft: 1e9, bytes: 2, bandwidth: 2e12, flops: 3e14, tau: 3, gamma: 4, rows: 5, batch: 1 }})")
+        at = page.evaluate(
+            f"() => {{ const c = {m}.curve([{{rows: 1, seconds: 2, n: 9}}, {{rows: 5, seconds: 4, n: 9}}, {{rows: 3, seconds: 1, n: 1}}].sort((a, b) => a.rows - b.rows)); return [1, 2, 3, 4, 5, 9].map(c.at); }}"
+        )
+        assert (
+            at[:5] == pytest.approx([1.9, 1.9, 1.9, 2.95, 4]) and at[5] > 4
+        )  # never falls with more rows; two that fall share their mean
+        roof = page.evaluate(
+            f"() => {m}.roofline({{ target: 8e9, draft: 1e9, bytes: 2, bandwidth: 2e12, flops: 3e14, tau: 3, gamma: 4, rows: 5, batch: 1 }})"
+        )
         assert roof["plain"]["seconds"] == pytest.approx(8e-3) and roof["plain"]["bound"] == "memory"
         assert roof["speedup"] == pytest.approx(3 * 8e-3 / (4 * 1e-3 + 8e-3))
-        busy = page.evaluate(f"() => {m}.roofline({{ target: 8e9, draft: 0, bytes: 2, bandwidth: 2e12, flops: 3e14, tau: 3, gamma: 4, rows: 5, batch: 1000 }})")
+        busy = page.evaluate(
+            f"() => {m}.roofline({{ target: 8e9, draft: 0, bytes: 2, bandwidth: 2e12, flops: 3e14, tau: 3, gamma: 4, rows: 5, batch: 1000 }})"
+        )
         assert busy["verify"]["bound"] == "arithmetic" and busy["speedup"] == pytest.approx(3 / 5)
         counts, probs = [104, 47, 29, 20], [0.5, 0.25, 0.15, 0.1]
-        cells = page.evaluate("(t) => SpecVizPanels.maths.cells(...JSON.parse(t))", json.dumps([counts, probs]))
-        want, _ = chi_square(dict(enumerate(probs)), __import__("collections").Counter(dict(enumerate(counts))), 200)
+        cells = page.evaluate(
+            "(t) => SpecVizPanels.maths.cells(...JSON.parse(t))", json.dumps([counts, probs])
+        )
+        want, _ = chi_square(
+            dict(enumerate(probs)), __import__("collections").Counter(dict(enumerate(counts))), 200
+        )
         assert sum(x["add"] for x in cells) == pytest.approx(want)
         for residual, want_law in ((True, [0.5, 0.3, 0.2]), (False, [0.4, 0.42, 0.18])):
             got = page.evaluate("(r) => SpecVizPanels.samplingGame.many(200000, 3, r)", residual)
@@ -156,8 +177,22 @@ def test_records_from_anywhere_are_read_without_harm(visit) -> None:
     rotten = []
     for change in ({"draft_ns": "x", "verify_ns": None}, {"draft_ns": -5, "verify_ns": 1e308}):
         rotten.append([{**r, **change} if r["type"] == "timing" else r for r in base])
-    rotten.append([{**r, "target": 7, "draft": [], "env": None, "sampling": "hot", "knobs": 3} if r["type"] == "header" else r for r in base])
-    rotten += [base[:1], base[: len(base) // 3], [r for r in base if r["type"] != "header"], [r for r in base if r["type"] != "timing"], [{}], []]
+    rotten.append(
+        [
+            {**r, "target": 7, "draft": [], "env": None, "sampling": "hot", "knobs": 3}
+            if r["type"] == "header"
+            else r
+            for r in base
+        ]
+    )
+    rotten += [
+        base[:1],
+        base[: len(base) // 3],
+        [r for r in base if r["type"] != "header"],
+        [r for r in base if r["type"] != "timing"],
+        [{}],
+        [],
+    ]
     script = """(text) => { const out = []; for (const recs of JSON.parse(text)) { const ls = SpecVizPanels.traceLanes.lanes(recs); for (const l of ls) if (l.rounds.some((r) => r.nodes.length)) {
       const c = SpecVizPanels.maths.curveOf([l]); SpecVizPanels.maths.gap(l); if (c) SpecVizPanels.maths.whatIf(l, { gamma: 2 }, c.at); SpecVizPanels.predictability.ease(l); } out.push(ls.length); } return out; }"""
     assert visit(lambda page: page.evaluate(script, json.dumps(rotten)))[:2] == [2, 2]

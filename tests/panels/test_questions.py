@@ -1,4 +1,5 @@
-"""Questions whose answer is a text: the library's recordings, and the stand-alone page that the browser fills."""
+"""Questions whose answer is a text: the library's recordings, and the stand-alone page that the browser
+fills."""
 
 from __future__ import annotations
 
@@ -27,6 +28,10 @@ def asked(question: str, **payload) -> list[dict]:
 def test_a_recording_and_the_page_arrive_as_text() -> None:
     names = [x["name"] for x in asked("library")[-1]["answer"]]
     *before, last = asked("library_trace", name=names[0])
-    assert before == [] and last["state"] == "done" and json.loads(last["answer"].splitlines()[0])["type"] == "header"
+    assert (
+        before == []
+        and last["state"] == "done"
+        and json.loads(last["answer"].splitlines()[0])["type"] == "header"
+    )
     page = asked("html")[-1]["answer"]
     assert page.startswith("<!doctype html>") and page.count('id="trace"') == 1

@@ -1,4 +1,6 @@
-"""The story of Learn: its figures are the recording's, its board stands where the reader is, and it stays as it is whatever runs."""
+"""The story of Learn: its figures are the recording's, its board stands where the reader is, and it stays
+as it is whatever runs."""
+
 from __future__ import annotations
 
 import json
@@ -8,9 +10,17 @@ from ..viewer import sample
 from .conftest import ANSWERS
 
 DRAWN = sample.race(tokens=60)
-GREEDY = [{**r, "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}} if r["type"] == "header" else r for r in DRAWN]
+GREEDY = [
+    {**r, "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0}}
+    if r["type"] == "header"
+    else r
+    for r in DRAWN
+]
 LIVE = [{**r, "mode": "live"} if r["type"] == "header" else r for r in DRAWN]
-LIBRARY = [{"name": "a", "title": "A", "about": "", "temperature": 0.0, "bytes": 1}, {"name": "b", "title": "B", "about": "", "temperature": 0.8, "bytes": 1}]
+LIBRARY = [
+    {"name": "a", "title": "A", "about": "", "temperature": 0.0, "bytes": 1},
+    {"name": "b", "title": "B", "about": "", "temperature": 0.8, "bytes": 1},
+]
 SHIPPED = """(texts) => { const ask = ctx.ask; ctx.ask = async (name, details) => name === "library_trace" ? texts[details.name] : ask(name, details); }"""
 READ = """async (key) => { const s = document.querySelector(`.pn-scene[data-scene=${key}]`), r = s.getBoundingClientRect();
   scrollBy(0, r.top + r.height * 0.9 - innerHeight * (innerWidth <= 980 ? 0.75 : 0.4));
@@ -22,8 +32,16 @@ READ = """async (key) => { const s = document.querySelector(`.pn-scene[data-scen
 
 def told(use, visit, records=GREEDY, **options):
     def go(page):
-        page.evaluate(SHIPPED, {"a": "".join(json.dumps(r) + "\n" for r in GREEDY), "b": "".join(json.dumps(r) + "\n" for r in DRAWN)})
-        page.evaluate("panel.show('methods'); panel.views.get('start').destroy(); panel.views.delete('start'); panel.show('start')")
+        page.evaluate(
+            SHIPPED,
+            {
+                "a": "".join(json.dumps(r) + "\n" for r in GREEDY),
+                "b": "".join(json.dumps(r) + "\n" for r in DRAWN),
+            },
+        )
+        page.evaluate(
+            "panel.show('methods'); panel.views.get('start').destroy(); panel.views.delete('start'); panel.show('start')"
+        )
         page.wait_for_function("panel.view().story.traces.greedy && panel.view().story.traces.drawn")
         return use(page)
 
@@ -54,15 +72,27 @@ def test_its_numbers_are_the_recordings_own(visit):
 
     def use(page):
         text = page.inner_text(".pn-scene[data-scene=open]")
-        story = page.evaluate("(({ plain, chain, tree }) => [plain.id, chain.id, tree.id])(panel.view().story.story)")
+        story = page.evaluate(
+            "(({ plain, chain, tree }) => [plain.id, chain.id, tree.id])(panel.view().story.story)"
+        )
         assert f"{passes(story[0])} passes" in text and re.search(rf"\b{passes(story[1])}\b", text)
         refused = page.evaluate(READ, "refused")
         (number,) = re.findall(r"Round (\d+)", refused["said"])
-        commit = next(r for r in GREEDY if r["type"] == "commit" and r["lane"] == story[1] and r["round"] == int(number) - 1)
+        commit = next(
+            r
+            for r in GREEDY
+            if r["type"] == "commit" and r["lane"] == story[1] and r["round"] == int(number) - 1
+        )
         assert commit["tail"]["why"] == "correction" and f"{commit['n_new']} token" in refused["said"]
         odds = page.evaluate(READ, "odds")
-        judge = next(r for r in DRAWN if r["type"] == "judge" and r["lane"] == odds["at"]["lane"] and r["round"] == odds["at"]["round"]
-                     and r["node"] == odds["at"]["node"])
+        judge = next(
+            r
+            for r in DRAWN
+            if r["type"] == "judge"
+            and r["lane"] == odds["at"]["lane"]
+            and r["round"] == odds["at"]["round"]
+            and r["node"] == odds["at"]["node"]
+        )
         assert f"{judge['a']:.3f}" in odds["said"] and f"{judge['u']:.3f}" in odds["said"]
 
     told(use, visit)
@@ -70,22 +100,32 @@ def test_its_numbers_are_the_recordings_own(visit):
 
 def test_a_run_of_ones_own_does_not_change_the_story(visit):
     def use(page):
-        assert page.evaluate("panel.view().story.traces.greedy.name") == "a", "the library's, since the board holds a live run"
+        assert page.evaluate("panel.view().story.traces.greedy.name") == "a", (
+            "the library's, since the board holds a live run"
+        )
         before = page.inner_text(".pn-prosecol")
         page.evaluate("(records) => api.load(records)", [r for r in LIVE if r["lane"] == 0])
         page.evaluate("panel.update()")
         assert page.inner_text(".pn-prosecol") == before
         page.click(".pn-scene[data-scene=refused] .pn-btn >> nth=0")
-        at = page.evaluate("panel.view().story.scenes.find((s) => s.scene.key === 'refused').scene.at(panel.view().story.story, 1)")
-        where = page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(api.where()))))")
-        assert [where[n] for n in ("lane", "round", "node")] == [at[n] for n in ("lane", "round", "node")] and page.evaluate("tabs") == ["watch"]
+        at = page.evaluate(
+            "panel.view().story.scenes.find((s) => s.scene.key === 'refused').scene.at(panel.view().story.story, 1)"
+        )
+        where = page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(api.where()))))"
+        )
+        assert [where[n] for n in ("lane", "round", "node")] == [
+            at[n] for n in ("lane", "round", "node")
+        ] and page.evaluate("tabs") == ["watch"]
 
     told(use, visit, records=LIVE)
 
 
 def test_keys_of_the_page_do_not_move_a_board_that_is_not_in_sight(visit):
     def use(page):
-        page.evaluate("document.querySelector('#board').style.display = 'none'; document.activeElement.blur(); scrollTo(0, 0)")
+        page.evaluate(
+            "document.querySelector('#board').style.display = 'none'; document.activeElement.blur(); scrollTo(0, 0)"
+        )
         before = page.evaluate("api.where()")
         for key in ("Space", "ArrowLeft", "Home"):
             page.keyboard.press(key)

@@ -1,4 +1,6 @@
-"""Policies of a batch on scripted rounds: BASS's length, the rows of TETRIS, SmartSpec's goodput on scripted costs."""
+"""Policies of a batch on scripted rounds: BASS's length, the rows of TETRIS, SmartSpec's goodput on
+scripted costs."""
+
 from __future__ import annotations
 
 import itertools
@@ -8,7 +10,18 @@ from dataclasses import replace
 import pytest
 import torch
 
-from specviz.core import IID, Budget, DraftTree, FixedCosts, JointPolicy, Outcome, Scores, State, Step, Verdict
+from specviz.core import (
+    IID,
+    Budget,
+    DraftTree,
+    FixedCosts,
+    JointPolicy,
+    Outcome,
+    Scores,
+    State,
+    Step,
+    Verdict,
+)
 from specviz.policies import BatchDraftLength, BatchTokenBudget, Goodput, RaggedDraftLengths
 from specviz.policies.batch_budget import WHY, path_probs, tokens_per_chain
 from specviz.policies.batch_lengths import FULL, STOPPED
@@ -20,8 +33,15 @@ def states(count: int, tokens: int = 10) -> list[State]:
 
 
 def outcome(drafted: int, accepted: int, verify: float = 1.0, draft: float = 0.0) -> Outcome:
-    return Outcome(DraftTree.chain([1] * drafted), Scores(torch.zeros(1, 2)), Verdict(tuple(range(accepted)), 0, ""), None,
-                   (1,) * (accepted + 1), (0,), {"verify": verify, "draft": draft})
+    return Outcome(
+        DraftTree.chain([1] * drafted),
+        Scores(torch.zeros(1, 2)),
+        Verdict(tuple(range(accepted)), 0, ""),
+        None,
+        (1,) * (accepted + 1),
+        (0,),
+        {"verify": verify, "draft": draft},
+    )
 
 
 def sure(prob: float, depth: int = 0) -> Step:
@@ -29,7 +49,9 @@ def sure(prob: float, depth: int = 0) -> Step:
 
 
 def test_bass_follows_the_luckiest_request_and_falls_faster_the_second_time():
-    policy, crowd, lengths = BatchDraftLength(7, 2, 12), states(2), []
+    policy = BatchDraftLength(7, 2, 12)
+    crowd = states(2)
+    lengths = []
     for accepted in ((7, 0), (1, 9), (4, 11), (12, 12), (0, 0), (1, 0), (0, 0), (8, 2)):
         assert {budget.gamma for budget in policy.plan_all(crowd)} == {policy.gamma}
         policy.learn_all(crowd, [outcome(policy.gamma, n) for n in accepted])
@@ -52,16 +74,24 @@ def test_tetris_is_the_best_choice_of_rows_for_the_beliefs_it_has():
     for budget in range(7):
         chains = [torch.rand(n, generator=source).cumprod(0).tolist() for n in (3, 2, 4)]
         chosen = tokens_per_chain(chains, budget)
-        promised = {lengths: sum(sum(chain[:n]) for chain, n in zip(chains, lengths))
-                    for lengths in itertools.product(*(range(len(chain) + 1) for chain in chains)) if sum(lengths) == budget}
+        promised = {
+            lengths: sum(sum(chain[:n]) for chain, n in zip(chains, lengths))
+            for lengths in itertools.product(*(range(len(chain) + 1) for chain in chains))
+            if sum(lengths) == budget
+        }
         assert promised[tuple(chosen)] == pytest.approx(max(promised.values()))
 
 
 @pytest.mark.parametrize("requests, gamma, extra", [(1, 4, 2), (4, 2, 1), (4, 4, 2), (16, 4, 4)])
 def test_tetris_writes_at_least_what_the_fixed_length_writes_in_as_many_rows(requests, gamma, extra):
-    """Whole answers of requests of different ease, no clock: draft models that know their chances, the same rows in every round."""
+    """Whole answers of requests of different ease, no clock: draft models that know their chances, the same
+    rows in every round."""
+
     def rounds(policy):
-        rng, crowd = [random.Random(i) for i in range(requests)], [State([0] * 10, limit=120) for _ in range(requests)]
+        rng, crowd = (
+            [random.Random(i) for i in range(requests)],
+            [State([0] * 10, limit=120) for _ in range(requests)],
+        )
         prob = [[rng[i].choice((0.2, 0.6, 0.95)) for _ in range(160)] for i in range(requests)]
         holds = [[rng[i].random() < prob[i][at] for at in range(160)] for i in range(requests)]
         written = played = 0
@@ -78,13 +108,17 @@ def test_tetris_writes_at_least_what_the_fixed_length_writes_in_as_many_rows(req
                 written, state.limit = written + kept + 1, state.limit + kept + 1
                 rows[policy] = rows.get(policy, 0) + len(tree)
                 prob[i] += [rng[i].choice((0.2, 0.6, 0.95)) for _ in range(kept + 1)]
-                holds[i] += [rng[i].random() < one for one in prob[i][len(holds[i]):]]
+                holds[i] += [rng[i].random() < one for one in prob[i][len(holds[i]) :]]
             played += 1
         return written
 
-    rows, tetris, fixed = {}, BatchTokenBudget(gamma, extra), Always(gamma)
+    rows = {}
+    tetris = BatchTokenBudget(gamma, extra)
+    fixed = Always(gamma)
     earned, wanted = rounds(tetris), rounds(fixed)
-    assert rows[tetris] == rows[fixed] == 40 * requests * gamma and (earned > wanted if requests > 1 else earned == wanted), (earned, wanted)
+    assert rows[tetris] == rows[fixed] == 40 * requests * gamma and (
+        earned > wanted if requests > 1 else earned == wanted
+    ), (earned, wanted)
 
 
 def test_tetris_cuts_by_the_distributions_and_keeps_the_draws():
@@ -92,9 +126,15 @@ def test_tetris_cuts_by_the_distributions_and_keeps_the_draws():
     budgets = policy.plan_all(crowd)
     assert [budget.gamma for budget in budgets] == [3, 3]
     distributions = torch.full((3, 4), 0.25)
-    stopped = [[budget.stop(sure(prob, depth)) for depth in range(3)] for budget, prob in zip(budgets, (0.9, 0.4))]
-    assert stopped == [[False, False, False], [True, True, True]], "four rows are spoken for once the second has drafted a token"
-    kept = policy.share(crowd, [DraftTree.chain([1, 2, 3], distributions), DraftTree.chain([3, 2, 1], distributions)])
+    stopped = [
+        [budget.stop(sure(prob, depth)) for depth in range(3)] for budget, prob in zip(budgets, (0.9, 0.4))
+    ]
+    assert stopped == [[False, False, False], [True, True, True]], (
+        "four rows are spoken for once the second has drafted a token"
+    )
+    kept = policy.share(
+        crowd, [DraftTree.chain([1, 2, 3], distributions), DraftTree.chain([3, 2, 1], distributions)]
+    )
     assert [tree.tokens for tree in kept] == [(1, 2, 3), (3,)] and kept[1].label(0) == IID
     note = dict(crowd[1].notes)["rows"]
     assert note["given"] == [4, 2] and note["asked"] == [4, 4] and note["padded"] == 8 and note["budget"] == 4
@@ -118,8 +158,12 @@ def test_tetris_stops_drafting_where_rows_are_spoken_for_and_verifies_what_whole
                     going.discard(i)
         budget = policy.budget(crowd)
         whole = tokens_per_chain([path_probs(line[:n], n) for line, n in zip(beliefs, most)], budget)
-        assert [len(tree) for tree in policy.share(crowd, [DraftTree.chain([1] * n) for n in lengths])] == whole
-        assert sum(whole) == min(budget, sum(most)) and (count > 1 or lengths == whole), "alone nothing is drafted for nothing"
+        assert [
+            len(tree) for tree in policy.share(crowd, [DraftTree.chain([1] * n) for n in lengths])
+        ] == whole
+        assert sum(whole) == min(budget, sum(most)) and (count > 1 or lengths == whole), (
+            "alone nothing is drafted for nothing"
+        )
         saved += sum(most) - sum(lengths)
     assert saved > 200
 
@@ -131,7 +175,10 @@ def test_tetris_drafts_no_further_than_the_least_likely_token_that_got_a_row_bef
         assert not budget.stop(sure(prob))
     policy.share(crowd, [DraftTree.chain([1]), DraftTree.chain([1])])
     assert policy.min_prob == pytest.approx(0.6)
-    assert [budget.stop(sure(prob)) for budget, prob in zip(policy.plan_all(crowd), (0.61, 0.59))] == [False, True]
+    assert [budget.stop(sure(prob)) for budget, prob in zip(policy.plan_all(crowd), (0.61, 0.59))] == [
+        False,
+        True,
+    ]
     assert not policy.plan_all(crowd[:1])[0].stop(sure(0.4))
     policy.share(crowd[:1], [DraftTree()])
     assert policy.min_prob == 0, "where nobody got a row, nobody is measured by one"
@@ -140,7 +187,10 @@ def test_tetris_drafts_no_further_than_the_least_likely_token_that_got_a_row_bef
 def test_a_request_without_beliefs_gets_rows_all_the_same():
     policy, crowd = BatchTokenBudget(1, 1), states(2)
     policy.plan_all(crowd)[0].stop(sure(0.4))
-    assert [len(tree) for tree in policy.share(crowd, [DraftTree.chain([1]), DraftTree.chain([1, 2])])] == [1, 1]
+    assert [len(tree) for tree in policy.share(crowd, [DraftTree.chain([1]), DraftTree.chain([1, 2])])] == [
+        1,
+        1,
+    ]
 
 
 def test_each_request_of_a_ragged_batch_stops_by_its_own_doubt():
@@ -154,12 +204,16 @@ def test_each_request_of_a_ragged_batch_stops_by_its_own_doubt():
 
 
 def settled(requests: int, row: float, step: float, accept: float) -> Goodput:
-    """After thirty rounds with so many requests, where a row costs ``row`` passes, a level of their drafts ``step`` a request, and so
-    many drafts hold."""
-    policy, crowd, count = Goodput(4, 8), states(requests), itertools.count()
+    """After thirty rounds with so many requests, where a row costs ``row`` passes, a level of their drafts
+    ``step`` a request, and so many drafts hold."""
+    policy = Goodput(4, 8)
+    crowd = states(requests)
+    count = itertools.count()
     for _ in range(30):
         gammas = [budget.gamma for budget in policy.plan_all(crowd)]
-        kept = [next((i for i in range(gamma) if (next(count) % 100) / 100 >= accept), gamma) for gamma in gammas]
+        kept = [
+            next((i for i in range(gamma) if (next(count) % 100) / 100 >= accept), gamma) for gamma in gammas
+        ]
         took = 1.0 + row * (requests + sum(gammas)), step * sum(gammas)
         policy.learn_all(crowd, [outcome(gamma, n, *took) for gamma, n in zip(gammas, kept)])
     return policy
@@ -185,42 +239,76 @@ def test_smartspec_takes_the_best_length_by_its_own_figures():
 
 def test_smartspec_wakes_up_now_and_then():
     """One request tries, and all of trying together takes two hundredths of the time."""
-    policy, crowd, drafted = settled(3, 0.0, 3.0, 0.9), states(3), []
+    policy = settled(3, 0.0, 3.0, 0.9)
+    crowd = states(3)
+    drafted = []
     for _ in range(3000):
         drafted.append([budget.gamma for budget in policy.plan_all(crowd)])
         policy.learn_all(crowd, [outcome(n, 0, 1.0, 3.0 * sum(drafted[-1])) for n in drafted[-1]])
     spent = [3.0 * sum(lengths) for lengths in drafted]
-    assert {tuple(sorted(lengths)) for lengths in drafted} == {(0, 0, 0), (0, 0, 4)} and 3 <= sum(map(bool, spent)) <= 6
+    assert {tuple(sorted(lengths)) for lengths in drafted} == {(0, 0, 0), (0, 0, 4)} and 3 <= sum(
+        map(bool, spent)
+    ) <= 6
     assert sum(spent) <= 0.025 * (sum(spent) + len(spent))
 
 
 # name -> (a pass by rows, a level of drafts by its rows, the draft model's reading of a token); seconds
-COSTS = {"rows ride along": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.05 + 0.005 * rows, 0.01),
-         "rows are expensive": (lambda rows: 1 + 0.12 * rows, lambda rows: 0.06 + 0.03 * rows, 0.02),
-         "drafts are expensive": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.5 + 0.005 * rows, 0.02),
-         "one row is cheap": (lambda rows: 1 if rows == 1 else 1.35 + 0.04 * rows, lambda rows: 0.12 + 0.01 * rows, 0.01),
-         "the embedded pair": (lambda rows: 0.9 + 0.04 * rows + 0.03 * max(0, rows - 8), lambda rows: 0.06 + 0.02 * rows, 0.006),
-         "from seven rows on they are expensive": (lambda rows: max(1, 0.15 * rows), lambda rows: 0.06 + 0.02 * rows, 0.02)}
+COSTS = {
+    "rows ride along": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.05 + 0.005 * rows, 0.01),
+    "rows are expensive": (lambda rows: 1 + 0.12 * rows, lambda rows: 0.06 + 0.03 * rows, 0.02),
+    "drafts are expensive": (lambda rows: 1 + 0.02 * rows, lambda rows: 0.5 + 0.005 * rows, 0.02),
+    "one row is cheap": (
+        lambda rows: 1 if rows == 1 else 1.35 + 0.04 * rows,
+        lambda rows: 0.12 + 0.01 * rows,
+        0.01,
+    ),
+    "the embedded pair": (
+        lambda rows: 0.9 + 0.04 * rows + 0.03 * max(0, rows - 8),
+        lambda rows: 0.06 + 0.02 * rows,
+        0.006,
+    ),
+    "from seven rows on they are expensive": (
+        lambda rows: max(1, 0.15 * rows),
+        lambda rows: 0.06 + 0.02 * rows,
+        0.02,
+    ),
+}
 
 
-PLAYED = {(drafted, accepted): outcome(drafted, accepted) for drafted in range(9) for accepted in range(drafted + 1)}
+PLAYED = {
+    (drafted, accepted): outcome(drafted, accepted) for drafted in range(9) for accepted in range(drafted + 1)
+}
 
 
-def simulated(policy, users: int, accept: float | None, costs, seed: int, answers: int, length: int = 32) -> float:
-    """Tokens a second of so many users, each of whom asks anew when answered, on scripted costs that waver by a fifth. accept: of every
-    drafted token; None: of a hard text or an easy one."""
-    rng, noise, clock, seen, (verify, draft, read) = random.Random(seed), random.Random(seed + 1), 0.0, {}, costs
+def simulated(
+    policy, users: int, accept: float | None, costs, seed: int, answers: int, length: int = 32
+) -> float:
+    """Tokens a second of so many users, each of whom asks anew when answered, on scripted costs that waver
+    by a fifth. accept: of every drafted token; None: of a hard text or an easy one."""
+    rng, noise, clock, seen, (verify, draft, read) = (
+        random.Random(seed),
+        random.Random(seed + 1),
+        0.0,
+        {},
+        costs,
+    )
     todo = [State([0] * 40, limit=rng.randint(length // 2, length)) for _ in range(answers)]
     path_probs = {id(state): rng.choice((0.3, 0.95)) if accept is None else accept for state in todo}
-    holds = {id(state): [rng.random() < path_probs[id(state)] for _ in range(40 + length)] for state in todo}  # whatever drafts it, and when
-    crowd, everybody, written = [], list(todo), sum(state.limit for state in todo)
+    holds = {
+        id(state): [rng.random() < path_probs[id(state)] for _ in range(40 + length)] for state in todo
+    }  # whatever drafts it, and when
+    crowd = []
+    everybody = list(todo)
+    written = sum(state.limit for state in todo)
     while todo or crowd:
         while todo and len(crowd) < users:
             crowd.append(todo.pop(0))
         gammas = [min(budget.gamma, state.left - 1) for budget, state in zip(policy.plan_all(crowd), crowd)]
         unread = sum(len(s.tokens) - seen.get(id(s), 0) for s, gamma in zip(crowd, gammas) if gamma)
         passed = verify(sum(gamma + 1 for gamma in gammas)) * noise.uniform(0.8, 1.2)
-        drafted = sum(draft(sum(gamma > depth for gamma in gammas)) for depth in range(max(gammas))) + read * unread
+        drafted = (
+            sum(draft(sum(gamma > depth for gamma in gammas)) for depth in range(max(gammas))) + read * unread
+        )
         drafted *= noise.uniform(0.8, 1.2)
         clock += passed + drafted
         outcomes = []
@@ -243,11 +331,18 @@ class Always(JointPolicy):
         return [Budget(self.gamma)] * len(states)
 
 
-@pytest.mark.parametrize("costs, accept", [pytest.param(costs, accept, marks=[] if (i + j) % 3 == 0 else [pytest.mark.thorough])
-                                           for i, costs in enumerate(COSTS) for j, accept in enumerate((0.25, 0.6, 0.9, None))])
+@pytest.mark.parametrize(
+    "costs, accept",
+    [
+        pytest.param(costs, accept, marks=[] if (i + j) % 3 == 0 else [pytest.mark.thorough])
+        for i, costs in enumerate(COSTS)
+        for j, accept in enumerate((0.25, 0.6, 0.9, None))
+    ],
+)
 def test_smartspec_is_never_far_under_the_better_of_plain_and_fixed(costs, accept):
-    """As under a load that is measured: a short warm-up of the largest load, then each load of the sweep on what was learned so far.
-    Whatever pays there, and however short it is, what is spent on measuring and trying is little."""
+    """As under a load that is measured: a short warm-up of the largest load, then each load of the sweep on
+    what was learned so far. Whatever pays there, and however short it is, what is spent on measuring and
+    trying is little."""
     loads, seeds = (1, 2, 4, 8, 16), (7, 11, 23)
     reached = dict.fromkeys(loads, 0.0)
     for seed in seeds:
@@ -261,7 +356,8 @@ def test_smartspec_is_never_far_under_the_better_of_plain_and_fixed(costs, accep
 
 @pytest.mark.parametrize("seed", [7, 11, 23])
 def test_a_wavering_clock_never_makes_reading_a_text_seem_too_costly_to_try(seed):
-    """A request's text is read once; what its drafts waver by is not taken for the price of that, which no later round would mend."""
+    """A request's text is read once; what its drafts waver by is not taken for the price of that, which no
+    later round would mend."""
     drafts = (lambda rows: 0.61 + 0.06 * rows, lambda rows: 0.08 + 0.025 * rows, 0.006)
     policy = Goodput(4, 8)
     best = max(simulated(Always(gamma), 1, 0.75, drafts, seed, 12) for gamma in (0, 4))
@@ -269,7 +365,8 @@ def test_a_wavering_clock_never_makes_reading_a_text_seem_too_costly_to_try(seed
 
 
 def test_smartspec_reads_new_texts_and_leaves_out_those_that_end_soon():
-    """Of requests that were never drafted for, one near its end would have its text read for a token or two."""
+    """Of requests that were never drafted for, one near its end would have its text read for a token or
+    two."""
     policy = settled(2, 0.01, 0.02, 0.9)
     policy.draft_cost.coefficients = [0.02, 0.02, 0.05]
     old, new = State([0] * 60, limit=400), State([0] * 400, limit=3)
@@ -280,11 +377,14 @@ def test_smartspec_reads_new_texts_and_leaves_out_those_that_end_soon():
 
 def test_no_clock_decides_where_none_may():
     def lengths(seconds):
-        policy, crowd, out = Goodput(4, 8), [State([0] * 10, costs=FixedCosts(0.1)) for _ in range(3)], []
+        policy = Goodput(4, 8)
+        crowd = [State([0] * 10, costs=FixedCosts(0.1)) for _ in range(3)]
+        out = []
         for i in range(12):
             out.append(policy.plan_all(crowd)[0].gamma)
             policy.learn_all(crowd, [outcome(out[-1], out[-1] // 2, seconds(i), seconds(i)) for _ in crowd])
         return out
+
     assert lengths(lambda i: 0.01) == lengths(lambda i: 5.0 * (i % 3))
 
 
@@ -305,7 +405,9 @@ def test_a_place_visited_often_outweighs_no_other_and_a_slow_pass_does_little():
         cost.learn(2, (1.0, 2.0), 2.0)
     for _ in range(8):
         cost.learn(10, (1.0, 10.0), 6.0)
-    assert cost.seconds(1, 10) == pytest.approx(6.0, rel=1e-3) and cost.seconds(1, 2) == pytest.approx(2.0, rel=1e-3)
+    assert cost.seconds(1, 10) == pytest.approx(6.0, rel=1e-3) and cost.seconds(1, 2) == pytest.approx(
+        2.0, rel=1e-3
+    )
     for seconds in [200.0] + [2.0] * 15:
         cost.learn(2, (1.0, 2.0), seconds)
     assert cost.seconds(1, 2) < 2.2

@@ -1,4 +1,6 @@
-"""Lengths decided by a trained network: the rules of SpecDec++ and DISCO on scripted chances, and what the drafter shows them."""
+"""Lengths decided by a trained network: the rules of SpecDec++ and DISCO on scripted chances, and what the
+drafter shows them."""
+
 from __future__ import annotations
 
 import pytest
@@ -25,11 +27,14 @@ def drafted(policy, token_probs):
 
 
 def test_specdecpp_stops_when_a_refusal_has_become_likely():
-    """The state of depth d has read token d - 1, so the chances count from depth 1: 0.9, then 0.9 * 0.8 = 0.72, then 0.648."""
+    """The state of depth d has read token d - 1, so the chances count from depth 1: 0.9, then 0.9 * 0.8 =
+    0.72, then 0.648."""
     token_probs = [0.0, 0.9, 0.8, 0.9, 0.1, 0.9]
     policy = PredictedAcceptance(lambda hidden: hidden[0], 0.3, 1, 6)
     assert drafted(policy, token_probs) == 4
-    assert policy.line == pytest.approx([0.9, 0.8, 0.9]) and policy.refused == pytest.approx([0.1, 0.28, 0.352])
+    assert policy.line == pytest.approx([0.9, 0.8, 0.9]) and policy.refused == pytest.approx(
+        [0.1, 0.28, 0.352]
+    )
     assert drafted(policy, token_probs) == 4, "a new round begins anew"
     assert drafted(PredictedAcceptance(lambda hidden: hidden[0], 0.2, 1, 6), token_probs) == 3
     assert drafted(PredictedAcceptance(lambda hidden: hidden[0], 0.2, 5, 6), token_probs) == 5
@@ -38,6 +43,7 @@ def test_specdecpp_stops_when_a_refusal_has_become_likely():
 
 def test_disco_stops_after_the_token_it_doubts():
     """Its chance is of the token just drafted, also of the first."""
+
     def prob(probs, depth):
         assert probs is PROBS
         return torch.tensor([0.9, 0.6, 0.4, 0.9])[depth]
@@ -57,10 +63,13 @@ def test_adaeagle_drafts_what_was_predicted(reported, length):
 
 def test_adaeagle_goes_on_beyond_the_prediction_while_the_draft_is_sure():
     """Both must say so: the prediction is reached, and the token's log-probability is below the limit."""
+
     def drafted(reported, token_probs):
         budget = PredictedLength(lambda _: reported, 6, -0.6).plan(State([0]))
         assert budget.gamma == 6
-        return next((d + 1 for d, p in enumerate(token_probs) if budget.stop(Step(0, torch.tensor([p, 1 - p]), d))), 6)
+        return next(
+            (d + 1 for d, p in enumerate(token_probs) if budget.stop(Step(0, torch.tensor([p, 1 - p]), d))), 6
+        )
 
     assert drafted(3.0, [0.1, 0.1, 0.1, 0.9, 0.9, 0.9]) == 3
     assert drafted(3.0, [0.9, 0.9, 0.56, 0.54, 0.9, 0.9]) == 4, "e to the -0.6 is 0.549"
@@ -73,7 +82,9 @@ def test_the_policy_sees_the_draft_models_state_that_each_token_was_drawn_from()
     chain = StateChain(model, net.width)
     for start in ([1, 2, 3], [1, 2, 3, 4], [1, 2, 5]):  # also where the cache is rewound
         seen.clear()
-        tree = chain.propose(State(start, Sampling(0.0), limit=9), Budget(4, stop=lambda step: seen.append(step)))
+        tree = chain.propose(
+            State(start, Sampling(0.0), limit=9), Budget(4, stop=lambda step: seen.append(step))
+        )
         assert len(seen) == 4
         for depth, step in enumerate(seen):
             fresh = TinyTarget(net)

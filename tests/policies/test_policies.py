@@ -1,4 +1,5 @@
 """Policies: stop rules, schedules, bandits; the staged drafter."""
+
 import math
 from types import SimpleNamespace
 
@@ -34,8 +35,15 @@ from specviz.verifiers import TokenRejection
 
 def outcome(drafted, accepted, budget=Budget(), seconds=1.0):
     tree = DraftTree.chain([1] * drafted)
-    return Outcome(tree, Scores(torch.zeros(1, 2)), Verdict(tuple(range(accepted)), 0, ""), budget, (1,) * (accepted + 1), (0,),
-                   {"verify": seconds})
+    return Outcome(
+        tree,
+        Scores(torch.zeros(1, 2)),
+        Verdict(tuple(range(accepted)), 0, ""),
+        budget,
+        (1,) * (accepted + 1),
+        (0,),
+        {"verify": seconds},
+    )
 
 
 def test_the_heuristic_schedule_climbs_and_falls():
@@ -64,6 +72,7 @@ def naive_threshold(seen):
     def cost(t):
         good, bad = [s for s, ok in seen if ok], [s for s, ok in seen if not ok]
         return sum(s >= t for s in bad) / len(bad) + 3 * sum(s < t for s in good) / len(good)
+
     costs = {t: cost(t) for t, _ in seen}
     return max(t for t in costs if costs[t] == min(costs.values()))
 
@@ -93,7 +102,9 @@ def test_svip_stops_where_the_entropy_is_high():
     stop = policy.plan(state).stop
     assert not stop(Step(0, torch.tensor([1.0, 0.0]), 0)) and stop(Step(0, torch.tensor([0.5, 0.5]), 0))
     assert policy.line == pytest.approx([0, math.sqrt(0.15 * math.log(2))])
-    assert state.notes == [("entropy", {"line": policy.line, "limit": 0.3})], "told in the round it is about, the last one too"
+    assert state.notes == [("entropy", {"line": policy.line, "limit": 0.3})], (
+        "told in the round it is about, the last one too"
+    )
 
 
 def test_a_stop_rule_shortens_the_chain_but_keeps_what_it_saw():
@@ -130,7 +141,9 @@ def test_a_reward_is_tokens_a_second_and_not_tokens():
 def test_ucb_allows_more_for_an_arm_that_was_pulled_less():
     """The authors' code adds the same allowance to every arm, which makes the rule plain greed."""
     policy = Ucb(LENGTHS[:2])
-    policy.pulls, policy.mean_earned, policy.best_earned = [60, 3], [0.9, 0.8], 1.0
+    policy.pulls = [60, 3]
+    policy.mean_earned = [0.9, 0.8]
+    policy.best_earned = 1.0
     allowance = [math.sqrt(0.05 * math.log(63) / pulls) for pulls in policy.pulls]
     assert 0.9 + allowance[0] < 0.8 + allowance[1] and policy.choose(State([0])) == 1
     policy.mean_earned = [0.9, 0.5]
@@ -138,21 +151,32 @@ def test_ucb_allows_more_for_an_arm_that_was_pulled_less():
 
 
 def test_ucb_with_the_papers_radius_and_with_that_of_the_authors_program():
-    """Two arms pulled 60 and 3 times, by hand from the formulas; the paper pulls each arm once first, the program twice."""
+    """Two arms pulled 60 and 3 times, by hand from the formulas; the paper pulls each arm once first, the
+    program twice."""
     allowed = {}
     for radius in ("narrow", "paper", "code"):
         policy = Ucb(LENGTHS, radius=radius, delta=0.2)
         for tries in range(2 if radius != "paper" else 1):
-            assert [policy.choose(State([0])) for _ in LENGTHS if policy.observe(outcome(1, 0, policy.plan(State([0])))) is None] and min(policy.pulls) == tries + 1
+            assert [
+                policy.choose(State([0]))
+                for _ in LENGTHS
+                if policy.observe(outcome(1, 0, policy.plan(State([0])))) is None
+            ] and min(policy.pulls) == tries + 1
         policy = Ucb(LENGTHS[:2], radius=radius, delta=0.2)
         policy.pulls = [60, 3]
         allowed[radius] = [policy.radius(policy, pulls) for pulls in policy.pulls]
     assert allowed["narrow"] == pytest.approx([math.sqrt(0.05 * math.log(63) / n) for n in (60, 3)])
     assert allowed["code"] == pytest.approx([math.sqrt(6 * math.log(63) / n) for n in (60, 3)])
-    assert allowed["paper"] == pytest.approx([
-        0.5 * math.sqrt((1 + n) / n**2 * (1 + 2 * math.log(2 * 64**2 * math.sqrt(1 + n) / 0.2))) for n in (60, 3)])
+    assert allowed["paper"] == pytest.approx(
+        [
+            0.5 * math.sqrt((1 + n) / n**2 * (1 + 2 * math.log(2 * 64**2 * math.sqrt(1 + n) / 0.2)))
+            for n in (60, 3)
+        ]
+    )
     policy = Ucb(LENGTHS[:2], radius="code")
-    policy.pulls, policy.mean_earned, policy.best_earned = [60, 3], [95.0, 90.0], 95.0
+    policy.pulls = [60, 3]
+    policy.mean_earned = [95.0, 90.0]
+    policy.best_earned = 95.0
     assert policy.choose(State([0])) == 0, "tokens a second as they are: the allowance is small beside them"
 
 
@@ -164,9 +188,14 @@ def test_a_reward_may_be_tokens_and_an_arm_plain_decoding():
     assert policy.means == [0.0, 0.0, 0.25, 0.0, 1.0], "(Y - 1) / L, however long the round took"
     assert policy.losses == pytest.approx([5.0, 0, 3.75, 0, 0]), "(L + 1 - Y) / (L p)"
     kit = SimpleNamespace(open=lambda role: TinyTarget(TinyNet(6, 1)))
-    parts = catalogue()["banditspec"].build(kit, **catalogue()["banditspec"].read_knobs(catalogue()["banditspec"].published))
+    parts = catalogue()["banditspec"].build(
+        kit, **catalogue()["banditspec"].read_knobs(catalogue()["banditspec"].published)
+    )
     assert parts.policy.gammas == (0, 1, 2, 3, 4) and parts.policy.radius is Ucb.paper_radius
-    assert len(parts.drafter.propose(State([1, 2]), parts.policy.candidates[0])) == 0 and len(parts.drafter.propose(State([1, 2]), parts.policy.candidates[3])) == 3
+    assert (
+        len(parts.drafter.propose(State([1, 2]), parts.policy.candidates[0])) == 0
+        and len(parts.drafter.propose(State([1, 2]), parts.policy.candidates[3])) == 3
+    )
 
 
 def test_an_arm_may_be_a_whole_configuration():
@@ -179,8 +208,14 @@ def test_an_arm_may_be_a_whole_configuration():
     while not state.done:
         outcome = play(parts, target, state)
         if len(outcome.tree) and state.left > 12:
-            shapes.setdefault(parts.policy.names[outcome.budget.candidate], set()).add((len(outcome.tree), max(outcome.tree.depths)))
-    assert shapes["chain of 2"] == {(2, 2)} and shapes["chain of 5"] == {(5, 5)} and shapes["chain of 10"] == {(10, 10)}
+            shapes.setdefault(parts.policy.names[outcome.budget.candidate], set()).add(
+                (len(outcome.tree), max(outcome.tree.depths))
+            )
+    assert (
+        shapes["chain of 2"] == {(2, 2)}
+        and shapes["chain of 5"] == {(5, 5)}
+        and shapes["chain of 10"] == {(10, 10)}
+    )
     assert shapes["tree of 8"] == {(8, 4)} and max(shapes["lookup"])[1] > 2
     note = next(data for kind, data in reversed(state.notes) if kind == "arms")
     assert len(note["names"]) == len(note["means"]) == 5 and sum(parts.policy.pulls) == state.round
@@ -245,7 +280,8 @@ def test_staged_saves_passes_of_the_draft_model_when_the_text_repeats():
 
 @pytest.mark.parametrize("step,right,want", [(0.001, 1.0, 16), (5.0, 0.5, 1), (0.2, 0.8, 3)])
 def test_the_length_from_the_cost_ratio_is_the_formulas(step, right, want):
-    """A verification costs 1. In the last case most rounds accept four of five tokens: gamma* of the formula is near 3."""
+    """A verification costs 1. In the last case most rounds accept four of five tokens: gamma* of the
+    formula is near 3."""
     policy = CostRatio(4, 16)
     state = State([0], costs=Costs({1: 1.0, 32: 1.0}, {g: g * step for g in range(1, 17)}))
     source = torch.Generator().manual_seed(1)
@@ -259,7 +295,11 @@ def test_the_length_from_the_cost_ratio_is_the_formulas(step, right, want):
 
 
 def test_expected_tokens_a_round():
-    assert tokens_per_round(0.0, 5) == 1 and tokens_per_round(1.0, 5) == 6 and tokens_per_round(0.5, 2) == pytest.approx(1.75)
+    assert (
+        tokens_per_round(0.0, 5) == 1
+        and tokens_per_round(1.0, 5) == 6
+        and tokens_per_round(0.5, 2) == pytest.approx(1.75)
+    )
 
 
 def test_the_length_stays_until_costs_are_known():

@@ -1,4 +1,5 @@
 """A tiny loaded pair: a byte-level tokenizer of 300 tokens and two scripted nets, one close to the other."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -15,7 +16,10 @@ TEMPLATE = """{% for m in messages %}<|{{ m['role'] }}|>
 {% endfor %}{% if add_generation_prompt %}<|assistant|>
 {% endif %}"""
 SPECIALS = ["<|pad|>", "<|bos|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>"]
-TEXT = ["the cat sat on the mat and the cat sat on the hat", "write a story about the sea\n\nthe sea is deep and the sea is blue"]
+TEXT = [
+    "the cat sat on the mat and the cat sat on the hat",
+    "write a story about the sea\n\nthe sea is deep and the sea is blue",
+]
 
 
 @lru_cache
@@ -24,10 +28,23 @@ def byte_level(vocab: int = 300) -> PreTrainedTokenizerFast:
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
-    raw.train_from_iterator(TEXT, trainers.BpeTrainer(
-        vocab_size=vocab, special_tokens=SPECIALS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
-    return PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|end|>", pad_token="<|pad|>", bos_token="<|bos|>",
-                                   extra_special_tokens=["<|user|>", "<|assistant|>", "<|system|>"], chat_template=TEMPLATE)
+    raw.train_from_iterator(
+        TEXT,
+        trainers.BpeTrainer(
+            vocab_size=vocab,
+            special_tokens=SPECIALS,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=raw,
+        eos_token="<|end|>",
+        pad_token="<|pad|>",
+        bos_token="<|bos|>",
+        extra_special_tokens=["<|user|>", "<|assistant|>", "<|system|>"],
+        chat_template=TEMPLATE,
+    )
 
 
 @lru_cache
@@ -35,9 +52,19 @@ def pieces() -> PreTrainedTokenizerFast:
     """Llama-2's kind: pieces with U+2581 for a space, and a token for each byte."""
     plain = ["\u2581", "\u2581the", "\u2581cat", "s", "at", "!", "\u2581\u2581"]
     names = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + plain
-    raw = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(names)}, merges=[], unk_token="<unk>", byte_fallback=True))
-    raw.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
-                                     decoders.Strip(content=" ", left=1)])
+    raw = Tokenizer(
+        models.BPE(
+            vocab={t: i for i, t in enumerate(names)}, merges=[], unk_token="<unk>", byte_fallback=True
+        )
+    )
+    raw.decoder = decoders.Sequence(
+        [
+            decoders.Replace("\u2581", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(content=" ", left=1),
+        ]
+    )
     return PreTrainedTokenizerFast(tokenizer_object=raw, unk_token="<unk>", bos_token="<s>", eos_token="</s>")
 
 
@@ -65,7 +92,10 @@ class FakeKit:
     def __init__(self, loaded):
         self.loaded, self.vocab = loaded, loaded.vocab
         self.target = TinyTarget(loaded.net, loaded.context)
-        self.opened, self.predicted, self.codec, self.context = [self.target], (), loaded.codec, loaded.context
+        self.opened = [self.target]
+        self.predicted = ()
+        self.codec = loaded.codec
+        self.context = loaded.context
 
     def open(self, role, required=False):
         self.opened.append(TinyTarget(self.loaded.draft, self.loaded.context))
@@ -94,7 +124,9 @@ class FakeKit:
 class FakeLoaded:
     """What specviz.zoo.load gives, around scripted nets."""
 
-    name, draft_name, capabilities = "scripted", "scripted-draft", TinyTarget.capabilities | TextCodec.capabilities | {"middle:half"}
+    name = "scripted"
+    draft_name = "scripted-draft"
+    capabilities = TinyTarget.capabilities | TextCodec.capabilities | {"middle:half"}
     generation_defaults: dict = {}
     loop, conversation = None, name  # the ordinary loop; unguided
 
@@ -106,8 +138,12 @@ class FakeLoaded:
         self.codec = TextCodec(byte_level)
         self.token_bytes = self.codec.table
         self.end_tokens = frozenset({self.tokenizer.eos_token_id} if ends else ())
-        self.facts = {"target": {"name": self.name}, "draft": None, "tokenizer": "tiny",
-                      "env": {"machine": "none", "device": "cpu", "dtype": "float64"}}
+        self.facts = {
+            "target": {"name": self.name},
+            "draft": None,
+            "tokenizer": "tiny",
+            "env": {"machine": "none", "device": "cpu", "dtype": "float64"},
+        }
         self.kits = []
 
     def trace_facts(self, method):

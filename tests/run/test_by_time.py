@@ -1,4 +1,6 @@
-"""Methods that decide by measured times are declared, and a deterministic run of them does not ask for any."""
+"""Methods that decide by measured times are declared, and a deterministic run of them does not ask for
+any."""
+
 import pytest
 
 from specviz import Sampling, Session, load
@@ -14,7 +16,9 @@ def asked(monkeypatch):
     found = set()
     for name in ("verify", "draft", "decided"):
         own = getattr(Costs, name)
-        monkeypatch.setattr(Costs, name, lambda self, value, own=own: found.add(type(self)) or own(self, value))
+        monkeypatch.setattr(
+            Costs, name, lambda self, value, own=own: found.add(type(self)) or own(self, value)
+        )
     return found
 
 
@@ -23,7 +27,11 @@ def test_whatever_asks_for_measured_costs_is_declared(at_home, asked):
     for key, method in catalogue().items():
         if loaded.unsupported_reason(method) is None and not method.decides_by_time:
             asked.clear()
-            list(Session(loaded, key, sampling=Sampling(float(method.exactness != "greedy only"))).run(TEXT, 16))
+            list(
+                Session(loaded, key, sampling=Sampling(float(method.exactness != "greedy only"))).run(
+                    TEXT, 16
+                )
+            )
             undeclared += [key] * (Costs in asked)
     assert not undeclared
 

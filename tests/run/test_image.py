@@ -1,4 +1,6 @@
-"""A picture in a request: read and written anew, kept with the trace, refused by code where it is none or the target reads none."""
+"""A picture in a request: read and written anew, kept with the trace, refused by code where it is none or
+the target reads none."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -41,18 +43,31 @@ def test_a_session_gives_the_target_the_picture_unless_it_is_hidden(hide, seen):
 def test_a_session_without_a_picture_asks_for_none():
     loaded = Seeing()
     Session(loaded, "autoregressive")
-    assert loaded.seen == [] and "image" not in GenerationRequest().record() and "hide_image" not in GenerationRequest().record()
+    assert (
+        loaded.seen == []
+        and "image" not in GenerationRequest().record()
+        and "hide_image" not in GenerationRequest().record()
+    )
 
 
 @pytest.mark.parametrize("hide", [False, True])
 def test_a_target_of_text_refuses_a_picture_by_code(hide):
     with pytest.raises(SessionError) as error:
-        Session(Seeing(refuses=True), "autoregressive", request=GenerationRequest(image=IMAGE, hide_image=hide))
+        Session(
+            Seeing(refuses=True), "autoregressive", request=GenerationRequest(image=IMAGE, hide_image=hide)
+        )
     assert error.value.code == "picture.target"
 
 
-@pytest.mark.parametrize(("fields", "code"), [({"image": "a.png"}, "picture.form"), ({"image": 3}, "picture.form"),
-                                              ({"hide_image": "yes"}, "request.flag"), ({"picture": IMAGE}, "request.field")])
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"image": "a.png"}, "picture.form"),
+        ({"image": 3}, "picture.form"),
+        ({"hide_image": "yes"}, "request.flag"),
+        ({"picture": IMAGE}, "request.field"),
+    ],
+)
 def test_fields_that_are_none_are_refused_by_code(fields, code):
     with pytest.raises(SessionError) as error:
         GenerationRequest.from_dict(fields)
@@ -66,8 +81,16 @@ def test_a_kept_cache_is_used_only_behind_the_same_rows():
             self.target.prefix_id = name
             self.opened = [self.target]
 
-    for before, now, same in (("", "", True), ("a", "a", True), ("a", "b", False), ("a", "", False), ("", "a", False)):
-        cache, first, second = PrefixCache(), Kit(before), Kit(now)
+    for before, now, same in (
+        ("", "", True),
+        ("a", "a", True),
+        ("a", "b", False),
+        ("a", "", False),
+        ("", "a", False),
+    ):
+        cache = PrefixCache()
+        first = Kit(before)
+        second = Kit(now)
         kept = first.target
         cache.keep(first, "model", "exact")
         cache.take(second, "model", "exact")

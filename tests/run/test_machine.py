@@ -1,4 +1,6 @@
-"""The machine is watched while a run is under way: threads that fit, and a word where something else takes the processor."""
+"""The machine is watched while a run is under way: threads that fit, and a word where something else takes
+the processor."""
+
 from __future__ import annotations
 
 import time
@@ -47,13 +49,26 @@ def test_a_watched_run_is_a_lane_of_its_own_with_the_machine_in_its_header(stead
         return list(steady.watch([Started({"env": {"cpu": "x"}}), *passes(seconds)]))
 
     first, second = watched([0.5]), watched([0.5])
-    assert [event.kind for event in first if isinstance(event, Checked)] == ["busy"] == [e.kind for e in second if isinstance(e, Checked)]
-    assert first[0].header["env"] == {"cpu": "x", "threads": 1, "pass_seconds": 0.01, "usual_pass_seconds": 0.01}
+    assert (
+        [event.kind for event in first if isinstance(event, Checked)]
+        == ["busy"]
+        == [e.kind for e in second if isinstance(e, Checked)]
+    )
+    assert first[0].header["env"] == {
+        "cpu": "x",
+        "threads": 1,
+        "pass_seconds": 0.01,
+        "usual_pass_seconds": 0.01,
+    }
     assert [type(event) for event in watched([0.01])] == [Started, Drafted, Verified]
 
 
 def test_passes_at_their_usual_cost_are_not_reported(steady):
-    assert kinds(steady, passes([0.01, 0.02, 0.029] * 30)) == [] == kinds(steady, passes([0.06] * 30, rows=13), lane=1)
+    assert (
+        kinds(steady, passes([0.01, 0.02, 0.029] * 30))
+        == []
+        == kinds(steady, passes([0.06] * 30, rows=13), lane=1)
+    )
     assert kinds(steady, [Finished("length", {}, None)]) == []
 
 
@@ -76,7 +91,9 @@ def test_a_machine_that_is_slow_from_the_start_is_reported_with_the_header(monke
     monkeypatch.setattr(machine, "fit_threads", lambda measure: (1, next(cost)))
     loaded = FakeLoaded()
     assert Machine(loaded).start_events() == []
-    assert [check.kind for check in Machine(loaded).start_events()] == ["busy"] and loaded.pass_seconds == 0.01
+    assert [check.kind for check in Machine(loaded).start_events()] == [
+        "busy"
+    ] and loaded.pass_seconds == 0.01
 
 
 def test_threads_are_chosen_anew_when_passes_turn_slow(monkeypatch):
@@ -91,9 +108,15 @@ def test_the_number_of_threads_with_the_quicker_passes_is_taken(monkeypatch, thr
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(device, "physical_cores", lambda: 2)
     cost = {1: 0.005, 2: 0.015}  # with a page open: each of two threads waits for the other
-    assert device.fit_threads(lambda: cost[torch.get_num_threads()]) == (1, 0.005) and torch.get_num_threads() == 1
+    assert (
+        device.fit_threads(lambda: cost[torch.get_num_threads()]) == (1, 0.005)
+        and torch.get_num_threads() == 1
+    )
     cost = {1: 0.005, 2: 0.003}
-    assert device.fit_threads(lambda: cost[torch.get_num_threads()]) == (2, 0.003) and torch.get_num_threads() == 2
+    assert (
+        device.fit_threads(lambda: cost[torch.get_num_threads()]) == (2, 0.003)
+        and torch.get_num_threads() == 2
+    )
     monkeypatch.setenv("OMP_NUM_THREADS", "2")  # whoever sets it has chosen
     assert device.fit_threads(lambda: 0.001) == (2, 0.001)
 
@@ -116,11 +139,16 @@ def test_a_run_says_its_threads_and_that_the_machine_was_busy(monkeypatch, threa
     ask = RunRequest("the cat sat", (("speculative", {}), (BASELINE, {})), max_new_tokens=12)
     records = [r for batch in run_lanes(loaded, ask, 60.0) for r in batch]
     heads = [r for r in records if r["type"] == "header"]
-    assert all(h["env"]["threads"] == torch.get_num_threads() and h["env"]["usual_pass_seconds"] == 1e-9 for h in heads)
+    assert all(
+        h["env"]["threads"] == torch.get_num_threads() and h["env"]["usual_pass_seconds"] == 1e-9
+        for h in heads
+    )
     busy = [r for r in records if r["type"] == "check" and r["kind"] == "busy"]
     assert {r["lane"] for r in busy} == {0, 1}
     for lane in (0, 1):
-        assert [r["seq"] for r in records if r["lane"] == lane] == list(range(sum(r["lane"] == lane for r in records)))
+        assert [r["seq"] for r in records if r["lane"] == lane] == list(
+            range(sum(r["lane"] == lane for r in records))
+        )
     from specviz import Trace
 
     Trace(records)

@@ -1,4 +1,5 @@
 """The KV cache of the turn before is reused, and the answer equals that after a fresh prefill."""
+
 from __future__ import annotations
 
 import pytest
@@ -18,15 +19,28 @@ def conversation(loaded, method, cache, turns: int = 3, temperature: float = 0.0
     messages, out = list(FIRST), []
     request = GenerationRequest(temperature=temperature, max_tokens=14, seed=4)
     for turn in range(turns):
-        events = list(Session(loaded, method, request=request, prefix_cache=cache, deterministic=True).run(messages))
+        events = list(
+            Session(loaded, method, request=request, prefix_cache=cache, deterministic=True).run(messages)
+        )
         result = collect(events)
-        out.append((result.token_ids, next(e.n for e in events if isinstance(e, Prefilled)), events[-1].totals.get("reused")))
-        messages += [{"role": "assistant", "content": "the sea is deep"}, {"role": "user", "content": f"and then {turn}"}]
+        out.append(
+            (
+                result.token_ids,
+                next(e.n for e in events if isinstance(e, Prefilled)),
+                events[-1].totals.get("reused"),
+            )
+        )
+        messages += [
+            {"role": "assistant", "content": "the sea is deep"},
+            {"role": "user", "content": f"and then {turn}"},
+        ]
     return out
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("method", ["autoregressive", "speculative", "draft_tree", "prompt_lookup", "pearl", "lookahead", "staged"])
+@pytest.mark.parametrize(
+    "method", ["autoregressive", "speculative", "draft_tree", "prompt_lookup", "pearl", "lookahead", "staged"]
+)
 def test_every_turn_equals_one_after_a_fresh_prefill(method, temperature):
     cache = PrefixCache()
     fresh = conversation(FakeLoaded(context=256), method, None, temperature=temperature)
@@ -56,7 +70,9 @@ def test_a_failed_or_abandoned_run_keeps_no_cache():
         if isinstance(event, Prefilled):
             break
     stream.close()
-    assert cache.target is None and all(model.cached_tokens == [] for kit in loaded.kits for model in kit.opened)
+    assert cache.target is None and all(
+        model.cached_tokens == [] for kit in loaded.kits for model in kit.opened
+    )
 
 
 def test_a_pool_gives_a_conversation_its_own_cache_and_nobody_elses():

@@ -1,4 +1,5 @@
 """Runs: what they tell, how they end, what they refuse, and that nothing is left behind."""
+
 from __future__ import annotations
 
 import gc
@@ -18,7 +19,17 @@ from specviz.run.errors import sentence
 from specviz.run.racing import _take_turns, race
 from specviz.run.request import read_sampling
 from specviz.run.session import Session, SessionError
-from specviz.trace.events import Committed, Decided, Drafted, Failed, Finished, Prefilled, Started, TextEmitted, Verified
+from specviz.trace.events import (
+    Committed,
+    Decided,
+    Drafted,
+    Failed,
+    Finished,
+    Prefilled,
+    Started,
+    TextEmitted,
+    Verified,
+)
 from specviz.trace.metrics import Totals
 
 from ..message_codes import refuses
@@ -56,8 +67,14 @@ def test_the_order_of_what_is_reported(plain):
     assert 0 < plain[-1].totals["forward_seconds"] <= plain[-1].totals["seconds"]
 
 
-@pytest.mark.parametrize("key", [m.key for m in catalogue().values()
-                                 if m.exactness in ("exact", "greedy only") and not FakeLoaded().unsupported_reason(m)])
+@pytest.mark.parametrize(
+    "key",
+    [
+        m.key
+        for m in catalogue().values()
+        if m.exactness in ("exact", "greedy only") and not FakeLoaded().unsupported_reason(m)
+    ],
+)
 def test_every_exact_method_writes_what_plain_decoding_writes(plain, key):
     events = run(key, 40)
     assert isinstance(events[-1], Finished), events[-1]
@@ -66,13 +83,28 @@ def test_every_exact_method_writes_what_plain_decoding_writes(plain, key):
 
 def test_the_header_says_what_runs():
     header = run("speculative", 2, knobs={"gamma": "3"}, sampling=Sampling(0.5, seed=7))[0].header
-    assert header["schema"] == "specviz-trace/1" and header["method"]["key"] == "speculative" and header["knobs"] == {"gamma": 3}
-    assert header["sampling"] == {"temperature": 0.5, "top_k": 0, "top_p": 1.0, "seed": 7, "min_p": 0.0} and header["mode"] == "live"
-    assert header["prompt"]["text"] == PROMPT and header["prompt"]["turns"] == [] and header["max_new_tokens"] == 2
+    assert (
+        header["schema"] == "specviz-trace/1"
+        and header["method"]["key"] == "speculative"
+        and header["knobs"] == {"gamma": 3}
+    )
+    assert (
+        header["sampling"] == {"temperature": 0.5, "top_k": 0, "top_p": 1.0, "seed": 7, "min_p": 0.0}
+        and header["mode"] == "live"
+    )
+    assert (
+        header["prompt"]["text"] == PROMPT
+        and header["prompt"]["turns"] == []
+        and header["max_new_tokens"] == 2
+    )
 
 
 def test_a_conversation_keeps_its_turns():
-    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "more"}]
+    turns = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "yes"},
+        {"role": "user", "content": "more"},
+    ]
     header = next(Session(FakeLoaded(), "autoregressive").run(turns)).header
     assert header["prompt"]["turns"] == [{"role": "user", "text": "hi"}, {"role": "assistant", "text": "yes"}]
     assert header["prompt"]["text"] == "more"
@@ -85,21 +117,21 @@ def test_an_end_token_ends_the_run_and_is_not_text():
     at = first.index(first[5])
     for key in ("autoregressive", "speculative", "draft_tree"):
         events = run(key, 12, loaded)
-        assert tokens(events) == first[:at + 1] and events[-1].finish == "stop"
+        assert tokens(events) == first[: at + 1] and events[-1].finish == "stop"
 
 
 @pytest.mark.parametrize("key", ["autoregressive", "speculative", "draft_tree", "prompt_lookup"])
 def test_a_stop_string_cuts_text_and_tokens_alike_for_every_method(plain, key):
     whole = said(plain).decode("utf-8", "replace")
-    stop = next(whole[i:i + 3] for i in range(8, len(whole) - 3) if "\ufffd" not in whole[i:i + 3])
+    stop = next(whole[i : i + 3] for i in range(8, len(whole) - 3) if "\ufffd" not in whole[i : i + 3])
     events = run(key, 40, stop=[stop])
     count = len(tokens(events))
     assert tokens(events) == tokens(plain)[:count] and events[-1].finish == "stop_string"
     assert events[-1].totals["tokens"] == count
-    text = said(events)[:events[-1].totals["text_bytes"]].decode("utf-8", "replace")
-    assert text == whole[:whole.index(stop)] and stop in said(events).decode("utf-8", "replace")
+    text = said(events)[: events[-1].totals["text_bytes"]].decode("utf-8", "replace")
+    assert text == whole[: whole.index(stop)] and stop in said(events).decode("utf-8", "replace")
     last_piece = [p for e in events if isinstance(e, TextEmitted) for p in e.pieces][-1]
-    assert stop not in said(events)[:last_piece[2]].decode("utf-8", "replace")  # the last token completes it
+    assert stop not in said(events)[: last_piece[2]].decode("utf-8", "replace")  # the last token completes it
 
 
 def test_a_cut_round_is_what_the_engine_would_have_cut():
@@ -107,10 +139,28 @@ def test_a_cut_round_is_what_the_engine_would_have_cut():
     nodes = tuple({"id": i, "parent": p, "depth": d} for i, p, d in shape)
     trial = {"rule": "match", "p": 1.0, "q": None, "a": 1.0, "u": 0.5}
     verdicts = {0: "accepted", 1: "rejected", 2: "accepted", 3: "accepted", 4: "skipped", 5: "rejected"}
-    events = [Drafted(0, 0, 1, nodes), Decided(0, tuple({"node": i, **trial, "verdict": v} for i, v in verdicts.items())),
-              Committed(0, 2, (0, 2, 3), (7, 8, 9, 10), "correction", 0.5, None, {"before": 5, "after": 9, "dropped": 3}, {})]
+    events = [
+        Drafted(0, 0, 1, nodes),
+        Decided(0, tuple({"node": i, **trial, "verdict": v} for i, v in verdicts.items())),
+        Committed(
+            0,
+            2,
+            (0, 2, 3),
+            (7, 8, 9, 10),
+            "correction",
+            0.5,
+            None,
+            {"before": 5, "after": 9, "dropped": 3},
+            {},
+        ),
+    ]
     _, judged, committed = cut_round(events, 2)
-    assert committed.path == (0,) and committed.tokens == (7, 8) and committed.kind == "accepted" and committed.accepted == 2
+    assert (
+        committed.path == (0,)
+        and committed.tokens == (7, 8)
+        and committed.kind == "accepted"
+        and committed.accepted == 2
+    )
     assert committed.kv == {"before": 5, "after": 7, "dropped": 5}
     assert {t["node"]: t["verdict"] for t in judged.decisions} == {**verdicts, 3: "skipped", 5: "skipped"}
     assert cut_round(events, 4) is events
@@ -125,7 +175,7 @@ def test_the_context_ends_a_run_that_asked_for_more(plain):
     events = run("speculative", 10**9, loaded)
     prompt = len(events[0].header["prompt"]["ids"])
     assert len(tokens(events)) == 48 - prompt < 40 and events[-1].finish == "context"
-    assert tokens(events) == tokens(plain)[:48 - prompt]
+    assert tokens(events) == tokens(plain)[: 48 - prompt]
 
 
 def test_stop_before_the_first_token():
@@ -191,18 +241,28 @@ def broken(error, after):
             if state.round >= after:
                 raise error
             return propose(state, budget)
+
         parts.drafter.propose = breaking
         return parts
 
     return Method("broken", "Broken method", "", "", build)
 
 
-@pytest.mark.parametrize("error, says", [
-    (RuntimeError("mat1 and mat2 do not fit\nlong traceback"), "Broken method stopped: Mat1 and mat2 do not fit."),
-    (MemoryError(), "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."),
-    (KeyError(), "Broken method stopped: KeyError."),
-    (ImportError("cannot import name 'x' from 'a.b' (/srv/app/a/b.py)"), "Broken method stopped: Cannot import name 'x' from 'a.b' (b.py)."),
-])
+@pytest.mark.parametrize(
+    "error, says",
+    [
+        (
+            RuntimeError("mat1 and mat2 do not fit\nlong traceback"),
+            "Broken method stopped: Mat1 and mat2 do not fit.",
+        ),
+        (MemoryError(), "The device ran out of memory; try a smaller model, fewer lanes or a shorter run."),
+        (KeyError(), "Broken method stopped: KeyError."),
+        (
+            ImportError("cannot import name 'x' from 'a.b' (/srv/app/a/b.py)"),
+            "Broken method stopped: Cannot import name 'x' from 'a.b' (b.py).",
+        ),
+    ],
+)
 def test_a_method_that_breaks_says_so_in_one_sentence(error, says):
     loaded = FakeLoaded()
     events = list(Session(loaded, broken(error, 2)).run(PROMPT, 9))
@@ -217,8 +277,21 @@ def test_weights_that_are_not_numbers_fail_with_a_sentence():
     assert isinstance(events[-1], Failed) and sentence(BROKEN) == events[-1].why
 
 
-@pytest.mark.parametrize("prompt", ["", "  \n\t", None, 3, [], [{"role": "user"}], [{"role": "robot", "content": "x"}], ["hi"],
-                                    [{"role": "user", "content": " "}], [{"role": "assistant", "content": "hi"}]])
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "",
+        "  \n\t",
+        None,
+        3,
+        [],
+        [{"role": "user"}],
+        [{"role": "robot", "content": "x"}],
+        ["hi"],
+        [{"role": "user", "content": " "}],
+        [{"role": "assistant", "content": "hi"}],
+    ],
+)
 def test_no_prompt_is_refused_before_anything_starts(prompt):
     with pytest.raises(SessionError) as refused:
         Session(FakeLoaded(), "autoregressive").run(prompt)
@@ -245,11 +318,18 @@ def test_lengths_that_are(length):
     assert len(tokens(run("autoregressive", length))) == 3
 
 
-@pytest.mark.parametrize("options, says", [
-    ({"stop": [""]}, "request.stop_length"), ({"stop": [3]}, "request.stop_length"), ({"stop": ["a"] * 17}, "request.stop_length"),
-    ({"deadline": -1}, "request.deadline"), ({"deadline": "soon"}, "request.number deadline"),
-    ({"top_k_saved": -1}, "request.whole top_k_saved"), ({"top_k_saved": 10**6}, "request.whole top_k_saved"),
-])
+@pytest.mark.parametrize(
+    "options, says",
+    [
+        ({"stop": [""]}, "request.stop_length"),
+        ({"stop": [3]}, "request.stop_length"),
+        ({"stop": ["a"] * 17}, "request.stop_length"),
+        ({"deadline": -1}, "request.deadline"),
+        ({"deadline": "soon"}, "request.number deadline"),
+        ({"top_k_saved": -1}, "request.whole top_k_saved"),
+        ({"top_k_saved": 10**6}, "request.whole top_k_saved"),
+    ],
+)
 def test_options_out_of_range(options, says):
     with refuses(SessionError, *says.split()):
         run(**options)
@@ -259,14 +339,17 @@ def test_one_stop_string_may_be_given_bare(plain):
     assert run("autoregressive", 40, stop="\x00never")[-1].finish == "length"
 
 
-@pytest.mark.parametrize("key, knobs, sampling, says", [
-    ("speculativ", {}, Sampling(), "method.unknown speculativ"),
-    ("../../x", {}, Sampling(), "method.unknown ../../x"),
-    ("speculative", {"gama": 3}, Sampling(), "knob.unknown gama"),
-    ("speculative", {"gamma": 0}, Sampling(), "knob.range"),
-    ("speculative", {"gamma": "x"}, Sampling(), "knob.kind"),
-    (replace(catalogue()["jacobi"], exactness="greedy only"), {}, Sampling(0.5), "method.greedy_only 0"),
-])
+@pytest.mark.parametrize(
+    "key, knobs, sampling, says",
+    [
+        ("speculativ", {}, Sampling(), "method.unknown speculativ"),
+        ("../../x", {}, Sampling(), "method.unknown ../../x"),
+        ("speculative", {"gama": 3}, Sampling(), "knob.unknown gama"),
+        ("speculative", {"gamma": 0}, Sampling(), "knob.range"),
+        ("speculative", {"gamma": "x"}, Sampling(), "knob.kind"),
+        (replace(catalogue()["jacobi"], exactness="greedy only"), {}, Sampling(0.5), "method.greedy_only 0"),
+    ],
+)
 def test_methods_and_knobs_that_do_not_fit(key, knobs, sampling, says):
     with refuses(SessionError, *says.split()):
         Session(FakeLoaded(), key, knobs, sampling)
@@ -281,8 +364,15 @@ def test_a_method_that_lacks_something_says_what_would_make_it_work():
 
 def test_sampling_from_what_people_send():
     assert read_sampling("0.7", "5", 0.9, "3") == Sampling(0.7, 5, 0.9, 3)
-    for bad in ({"temperature": "hot"}, {"temperature": 3}, {"top_p": 0}, {"top_k": 1.5}, {"seed": None}, {"seed": 10**40},
-                {"temperature": float("nan")}):
+    for bad in (
+        {"temperature": "hot"},
+        {"temperature": 3},
+        {"top_p": 0},
+        {"top_k": 1.5},
+        {"seed": None},
+        {"seed": 10**40},
+        {"temperature": float("nan")},
+    ):
         with pytest.raises(SessionError):
             read_sampling(**bad)
 
@@ -298,7 +388,9 @@ def test_a_race_takes_turns_by_the_engines_clock():
     keys = ["speculative", "prompt_lookup", "autoregressive"]
     lanes = [Session(loaded, key) for key in keys]
     events = list(race(lanes, PROMPT, 20))
-    assert [lane for lane, _ in events[:3]] == [0, 1, 2] and all(isinstance(e, Started) for _, e in events[:3])
+    assert [lane for lane, _ in events[:3]] == [0, 1, 2] and all(
+        isinstance(e, Started) for _, e in events[:3]
+    )
     alone = tokens(run("autoregressive", 20, loaded))
     for lane in range(3):
         mine = [e for at, e in events if at == lane]
@@ -318,7 +410,9 @@ def test_the_lane_with_the_least_time_goes_next():
         """A run whose turns cost what the test says."""
 
         def __init__(self, costs):
-            self.left, self.spent, self.over = list(costs), 0.0, False
+            self.left = list(costs)
+            self.spent = 0.0
+            self.over = False
             self.events = (e for e in ["started"])
 
         def clock(self):
@@ -336,7 +430,9 @@ def test_the_lane_with_the_least_time_goes_next():
 
 def test_a_lane_that_fails_leaves_the_others_alone():
     loaded = FakeLoaded()
-    events = list(race([Session(loaded, broken(ValueError("no"), 1)), Session(loaded, "autoregressive")], PROMPT, 10))
+    events = list(
+        race([Session(loaded, broken(ValueError("no"), 1)), Session(loaded, "autoregressive")], PROMPT, 10)
+    )
     assert [type(e) for lane, e in events if lane == 0][-1] is Failed
     assert [e for lane, e in events if lane == 1][-1].finish == "length"
 
@@ -359,26 +455,34 @@ def test_notes_belong_to_their_round():
 
     def build(kit):
         parts = plain.build(kit)
-        parts.drafter.observe = lambda state, outcome: [state.note("pool", keys=k) for k in range(state.round)]
+        parts.drafter.observe = lambda state, outcome: [
+            state.note("pool", keys=k) for k in range(state.round)
+        ]
         return parts
 
     noting = Method("noting", "Noting", "", "", build)
     lanes = [Session(FakeLoaded(), noting), Session(FakeLoaded(), "autoregressive")]
     events = [event for lane, event in race(lanes, PROMPT, 4) if lane == 0]
     rounds = [[type(e).__name__ for e in events if getattr(e, "round", None) == r] for r in range(4)]
-    assert rounds == [["Drafted", "Verified", "Decided", "Committed", "TextEmitted"] + ["Noted"] * (r + 1) for r in range(4)]
+    assert rounds == [
+        ["Drafted", "Verified", "Decided", "Committed", "TextEmitted"] + ["Noted"] * (r + 1) for r in range(4)
+    ]
     order = [e.round for e in events if hasattr(e, "round")]
     assert order == sorted(order)  # emitted with their round, before another lane's turn
 
 
 def test_repeats_are_reported_at_the_end_of_each_lane():
     loaded = FakeLoaded()
-    events = list(race([Session(loaded, key) for key in ("speculative", "autoregressive")], PROMPT, 12, repeats=3))
+    events = list(
+        race([Session(loaded, key) for key in ("speculative", "autoregressive")], PROMPT, 12, repeats=3)
+    )
     again = [lane for lane, event in events if event is None]
     assert sorted(again) == [0, 0, 1, 1]
     ends = {lane: event for lane, event in events if isinstance(event, Finished)}
     for end in ends.values():
-        assert [r["tokens"] for r in end.totals["repeats"]] == [12, 12] and all(r["seconds"] > 0 for r in end.totals["repeats"])
+        assert [r["tokens"] for r in end.totals["repeats"]] == [12, 12] and all(
+            r["seconds"] > 0 for r in end.totals["repeats"]
+        )
     assert [event for _, event in events[-2:]] == list(ends.values())
     assert all(model.cached_tokens == [] for kit in loaded.kits for model in kit.opened)
     with refuses(SessionError, "request.whole", "repeats"):
@@ -390,20 +494,30 @@ def test_a_repeat_on_a_busy_machine_is_marked(monkeypatch):
     loaded, keys = FakeLoaded(), ("speculative", "autoregressive")
 
     def repeats():
-        events = race([Session(loaded, key) for key in keys], PROMPT, 12, repeats=3, machine=machine.Machine(loaded))
+        events = race(
+            [Session(loaded, key) for key in keys], PROMPT, 12, repeats=3, machine=machine.Machine(loaded)
+        )
         return [event.totals["repeats"] for _, event in events if isinstance(event, Finished)]
 
     assert ["busy" in run for runs in repeats() for run in runs] == [False] * 4
     loaded.pass_seconds = 1e-9  # the usual time of a pass: every pass takes longer than that
     busy = repeats()
     assert [run["busy"] for runs in busy for run in runs] == [True] * 4
+
     def run(seconds, **more):
         return {"tokens": 8, "seconds": seconds} | more
 
-    records = [record for lane, last in enumerate((run(0.2, busy=True), run(0.4))) for record in (
-        {"type": "header", "lane": lane, "method": {"key": keys[lane], "title": ""}},
-        {"type": "done", "lane": lane, "totals": run(1.0) | {"repeats": [last, run(2.0)]}})]
-    assert [lane["runs"] for lane in lanes_of(records)] == [[[8, 1.0], [8, 2.0]]] * 2  # the turn is left out of both lanes
+    records = [
+        record
+        for lane, last in enumerate((run(0.2, busy=True), run(0.4)))
+        for record in (
+            {"type": "header", "lane": lane, "method": {"key": keys[lane], "title": ""}},
+            {"type": "done", "lane": lane, "totals": run(1.0) | {"repeats": [last, run(2.0)]}},
+        )
+    ]
+    assert [lane["runs"] for lane in lanes_of(records)] == [
+        [[8, 1.0], [8, 2.0]]
+    ] * 2  # the turn is left out of both lanes
 
 
 def test_repeats_end_with_the_race_they_repeat():
@@ -417,13 +531,16 @@ def test_repeats_end_with_the_race_they_repeat():
 
 
 def test_a_predicted_text_reaches_the_method_and_changes_no_token(monkeypatch):
-    """What plain decoding writes, as the prediction: three rounds at the most, and the same tokens; any other text changes none."""
+    """What plain decoding writes, as the prediction: three rounds at the most, and the same tokens; any
+    other text changes none."""
     loaded = FakeLoaded()
     plain, rounds = tokens(run("autoregressive", loaded=loaded)), []
     words = {"what it will write": plain, "nothing of the kind": [5] * 40}
     monkeypatch.setattr(FakeKit, "encode", lambda self, text: words[text])
     for predicted in words:
-        events = list(Session(loaded, "predicted_output", {"caution": 0}, predicted=predicted).run(PROMPT, 24))
+        events = list(
+            Session(loaded, "predicted_output", {"caution": 0}, predicted=predicted).run(PROMPT, 24)
+        )
         assert tokens(events) == plain and loaded.kits[-1].predicted == tuple(words[predicted])
         rounds.append(sum(isinstance(e, Committed) for e in events))
     assert rounds[0] <= 3 < rounds[1]
@@ -431,14 +548,20 @@ def test_a_predicted_text_reaches_the_method_and_changes_no_token(monkeypatch):
     assert loaded.kits[-1].predicted == (), "a run without one has none"
 
 
-@pytest.mark.parametrize("predicted, words", [(7, "request.predicted"), ("x" * 64 * 128 + "x", "request.predicted_long 8193")])
+@pytest.mark.parametrize(
+    "predicted, words", [(7, "request.predicted"), ("x" * 64 * 128 + "x", "request.predicted_long 8193")]
+)
 def test_a_predicted_text_is_refused_with_a_sentence(predicted, words):
     with refuses(SessionError, *words.split()):
         Session(FakeLoaded(), "predicted_output", predicted=predicted)
 
 
 @pytest.mark.parametrize("part", ["start", "propose", "observe"])
-@pytest.mark.parametrize("error", [SystemExit(0), SystemExit("bye"), StopIteration(), RecursionError(), MemoryError()], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(0), SystemExit("bye"), StopIteration(), RecursionError(), MemoryError()],
+    ids=lambda e: type(e).__name__,
+)
 def test_whatever_a_part_raises_ends_its_lane_with_a_sentence_and_no_other(monkeypatch, part, error):
     from specviz.drafters.model.chain import DraftChain
 
@@ -450,4 +573,9 @@ def test_whatever_a_part_raises_ends_its_lane_with_a_sentence_and_no_other(monke
     for lane, event in race([Session(loaded, "speculative"), Session(loaded, "autoregressive")], PROMPT, 6):
         if isinstance(event, (Finished, Failed)):
             ends[lane] = event
-    assert isinstance(ends[0], Failed) and ends[0].why and isinstance(ends[1], Finished) and ends[1].totals["tokens"] == 6
+    assert (
+        isinstance(ends[0], Failed)
+        and ends[0].why
+        and isinstance(ends[1], Finished)
+        and ends[1].totals["tokens"] == 6
+    )

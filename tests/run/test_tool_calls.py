@@ -1,4 +1,6 @@
-"""Tool calls: an answer that must be one is one, in the template's format and whatever drafts; a call in an answer is found."""
+"""Tool calls: an answer that must be one is one, in the template's format and whatever drafts; a call in an
+answer is found."""
+
 from __future__ import annotations
 
 import json
@@ -13,9 +15,17 @@ from .fakes import TEMPLATE, FakeLoaded
 
 BARE = "{% if tools %}{{ tools | tojson }}{% endif %}" + TEMPLATE
 TAGGED = "{% if tools %}<tool_call>{{ tools | tojson }}{% endif %}" + TEMPLATE
-LEAF = {"type": "object", "properties": {"a": {"enum": [1, 2]}, "to": {"$ref": "#/$defs/unit"}}, "required": ["a", "to"],
-        "additionalProperties": False, "$defs": {"unit": {"enum": ["m", "km"]}}}
-TOOLS = [{"type": "function", "function": {"name": "add", "parameters": LEAF}}, {"type": "function", "function": {"name": "say \"hi\""}}]
+LEAF = {
+    "type": "object",
+    "properties": {"a": {"enum": [1, 2]}, "to": {"$ref": "#/$defs/unit"}},
+    "required": ["a", "to"],
+    "additionalProperties": False,
+    "$defs": {"unit": {"enum": ["m", "km"]}},
+}
+TOOLS = [
+    {"type": "function", "function": {"name": "add", "parameters": LEAF}},
+    {"type": "function", "function": {"name": 'say "hi"'}},
+]
 ADD = {"type": "function", "function": {"name": "add"}}
 
 
@@ -34,10 +44,19 @@ def test_a_required_call_comes_in_the_templates_format(loaded, method, temperatu
     request = GenerationRequest(tools=TOOLS, tool_choice=ADD, temperature=temperature, max_tokens=200)
     result = collect(Session(loaded, method, request=request).run("the cat"))
     reader = CallReader(TOOLS, tagged)
-    assert reader.take(result.text) == "" and result.text.startswith("<tool_call>\n{" if tagged else "{") and result.finish_reason == "stop"
+    assert (
+        reader.take(result.text) == ""
+        and result.text.startswith("<tool_call>\n{" if tagged else "{")
+        and result.finish_reason == "stop"
+    )
     rest, calls = reader.close()
     arguments = json.loads(calls[0]["arguments"])
-    assert not rest and [call["name"] for call in calls] == ["add"] and arguments["a"] in (1, 2) and arguments["to"] in ("m", "km")
+    assert (
+        not rest
+        and [call["name"] for call in calls] == ["add"]
+        and arguments["a"] in (1, 2)
+        and arguments["to"] in ("m", "km")
+    )
     if temperature == 0:
         assert result.text == collect(Session(loaded, "autoregressive", request=request).run("the cat")).text
 
@@ -46,17 +65,33 @@ def test_none_leaves_the_tools_out_of_the_prompt_and_auto_changes_nothing(loaded
     def prompt(**fields):
         return Session(loaded, "autoregressive", request=GenerationRequest(**fields)).encode("the cat")
 
-    assert prompt(tools=TOOLS, tool_choice="none") == prompt() != prompt(tools=TOOLS) == prompt(tools=TOOLS, tool_choice="auto")
+    assert (
+        prompt(tools=TOOLS, tool_choice="none")
+        == prompt()
+        != prompt(tools=TOOLS)
+        == prompt(tools=TOOLS, tool_choice="auto")
+    )
 
 
-@pytest.mark.parametrize("fields, code", [
-    ({"tool_choice": "required"}, "request.tool_choice_tools"), ({"tool_choice": "any", "tools": TOOLS}, "request.tool_choice"),
-    ({"tool_choice": {"type": "function"}, "tools": TOOLS}, "request.tool_choice"), ({"tool_choice": 3, "tools": TOOLS}, "request.tool_choice"),
-    ({"tool_choice": {"type": "function", "function": {"name": "no"}}, "tools": TOOLS}, "request.tool_choice_name"),
-    ({"tool_choice": "required", "tools": TOOLS, "response_format": {"type": "json_object"}}, "request.tool_choice_format"),
-    ({"tool_choice": "required", "tools": TOOLS, "ignore_eos": True}, "request.ignore_eos"),
-    ({"tools": [{"type": "function", "function": {"name": "x", "parameters": [1]}}]}, "request.tools"),
-])
+@pytest.mark.parametrize(
+    "fields, code",
+    [
+        ({"tool_choice": "required"}, "request.tool_choice_tools"),
+        ({"tool_choice": "any", "tools": TOOLS}, "request.tool_choice"),
+        ({"tool_choice": {"type": "function"}, "tools": TOOLS}, "request.tool_choice"),
+        ({"tool_choice": 3, "tools": TOOLS}, "request.tool_choice"),
+        (
+            {"tool_choice": {"type": "function", "function": {"name": "no"}}, "tools": TOOLS},
+            "request.tool_choice_name",
+        ),
+        (
+            {"tool_choice": "required", "tools": TOOLS, "response_format": {"type": "json_object"}},
+            "request.tool_choice_format",
+        ),
+        ({"tool_choice": "required", "tools": TOOLS, "ignore_eos": True}, "request.ignore_eos"),
+        ({"tools": [{"type": "function", "function": {"name": "x", "parameters": [1]}}]}, "request.tools"),
+    ],
+)
 def test_a_choice_that_cannot_be_kept_is_refused_by_name(fields, code):
     with pytest.raises(SessionError) as refused:
         GenerationRequest(**fields)
@@ -72,16 +107,28 @@ def test_a_method_that_writes_unverified_tokens_refuses_a_required_call(loaded):
 CALL = '{"name": "add", "arguments": {"a": 1}}'
 
 
-@pytest.mark.parametrize("text, tagged, shown, count", [
-    (f"Well: <tool_call>\n{CALL}\n</tool_call>", True, "Well: ", 1), (f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>", True, "", 2),
-    (CALL, False, "", 1), (f" {CALL}", False, "", 1), ("1 < 2 and <tool", True, None, 0), (f"<tool_call>{CALL}", True, None, 0),
-    ("<tool_call>{}</tool_call>", True, None, 0), (CALL.replace("add", "sub"), False, None, 0), (f"x {CALL}", False, None, 0), (CALL, True, None, 0),
-    ("{}", False, None, 0), ("", True, None, 0), (f"<tool_call>{CALL}</tool_call> done", True, "done", 1),
-])
+@pytest.mark.parametrize(
+    "text, tagged, shown, count",
+    [
+        (f"Well: <tool_call>\n{CALL}\n</tool_call>", True, "Well: ", 1),
+        (f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>", True, "", 2),
+        (CALL, False, "", 1),
+        (f" {CALL}", False, "", 1),
+        ("1 < 2 and <tool", True, None, 0),
+        (f"<tool_call>{CALL}", True, None, 0),
+        ("<tool_call>{}</tool_call>", True, None, 0),
+        (CALL.replace("add", "sub"), False, None, 0),
+        (f"x {CALL}", False, None, 0),
+        (CALL, True, None, 0),
+        ("{}", False, None, 0),
+        ("", True, None, 0),
+        (f"<tool_call>{CALL}</tool_call> done", True, "done", 1),
+    ],
+)
 def test_calls_are_found_in_a_text_in_pieces_and_the_rest_stays_text(text, tagged, shown, count):
     for size in (1, 3, 1000):
         reader = CallReader(TOOLS, tagged)
-        out = "".join(reader.take(text[i:i + size]) for i in range(0, len(text), size))
+        out = "".join(reader.take(text[i : i + size]) for i in range(0, len(text), size))
         rest, calls = reader.close()
         assert out + rest == (text if shown is None else shown) and len(calls) == count
     assert CallReader((), tagged).take("{") == "{"
@@ -94,8 +141,21 @@ def test_arguments_sent_as_text_reach_the_template_as_objects():
         found.tokenizer.chat_template = template
 
         def prompt(arguments):
-            turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": [
-                {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": arguments}}]}, {"role": "tool", "content": "2"}]
+            turns = [
+                {"role": "user", "content": "x"},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {
+                            "id": "call_1",
+                            "type": "function",
+                            "function": {"name": "add", "arguments": arguments},
+                        }
+                    ],
+                },
+                {"role": "tool", "content": "2"},
+            ]
             return Session(found, "autoregressive").encode(turns)
 
         assert prompt('{"a": 1}') == prompt({"a": 1}) != prompt("not json")

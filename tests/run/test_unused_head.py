@@ -1,4 +1,6 @@
-"""A head of which nothing is accepted in 64 tries may be another model's: the run, the command line and the page ask so."""
+"""A head of which nothing is accepted in 64 tries may be another model's: the run, the command line and the
+page ask so."""
+
 import pytest
 
 from specviz.cli.messages import TEXTS
@@ -20,7 +22,9 @@ class Scripted(Drafter):
     """Drafts one token a round: the right one in some rounds, in all others one that is wrong."""
 
     def __init__(self, answer, right):
-        self.answer, self.right, self.round = answer, right, 0
+        self.answer = answer
+        self.right = right
+        self.round = 0
 
     def propose(self, state, budget):
         at, self.round = len(state.tokens) - len(self.prompt), self.round + 1
@@ -33,15 +37,29 @@ class Scripted(Drafter):
 
 def events_of(n, right, needs):
     plain = collect(Session(FakeLoaded(), "autoregressive").run(PROMPT, n + 2))
-    method = Method("scripted", "Scripted", "", "", lambda kit: Parts(Scripted(plain.token_ids, right), Fixed(1), TokenRejection()), needs=needs)
+    method = Method(
+        "scripted",
+        "Scripted",
+        "",
+        "",
+        lambda kit: Parts(Scripted(plain.token_ids, right), Fixed(1), TokenRejection()),
+        needs=needs,
+    )
     loaded = FakeLoaded()
     loaded.unsupported_reason = lambda method: None
     return list(Session(loaded, method).run(PROMPT, n))
 
 
-@pytest.mark.parametrize("n, right, needs, asked", [
-    (UNUSED + 1, (), {"head:eagle"}, True), (UNUSED - 8, (), {"head:eagle"}, False), (UNUSED + 8, (60,), {"head:eagle"}, False),
-    (UNUSED + 1, (), {"draft:eagle"}, True), (UNUSED + 1, (), {"draft"}, False)])
+@pytest.mark.parametrize(
+    "n, right, needs, asked",
+    [
+        (UNUSED + 1, (), {"head:eagle"}, True),
+        (UNUSED - 8, (), {"head:eagle"}, False),
+        (UNUSED + 8, (60,), {"head:eagle"}, False),
+        (UNUSED + 1, (), {"draft:eagle"}, True),
+        (UNUSED + 1, (), {"draft"}, False),
+    ],
+)
 def test_a_head_that_is_never_right_is_asked_about(n, right, needs, asked):
     events = events_of(n, right, frozenset(needs))
     totals = next(event.totals for event in events if isinstance(event, Finished))

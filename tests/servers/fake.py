@@ -1,5 +1,6 @@
-"""A server on a socket of its own that answers each path in a way of its own: well, badly, or not at all. No sleeps: what hangs
-waits until the client is gone or the fake is closed."""
+"""A server on a socket of its own that answers each path in a way of its own: well, badly, or not at all.
+No sleeps: what hangs waits until the client is gone or the fake is closed."""
+
 from __future__ import annotations
 
 import json
@@ -11,22 +12,34 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close
 
 def sse(*told, done: bool = True) -> bytes:
     """Messages as an event stream; what is bytes already goes as it is."""
-    out = b"".join(one if isinstance(one, bytes) else b"data: " + json.dumps(one).encode() + b"\n\n" for one in told)
+    out = b"".join(
+        one if isinstance(one, bytes) else b"data: " + json.dumps(one).encode() + b"\n\n" for one in told
+    )
     return out + (b"data: [DONE]\n\n" if done else b"")
 
 
 def said(text: str, finish: str | None = None, **more) -> dict:
     """A message with text; ``choice_``: fields of its choice."""
     choice = more.pop("choice_", {})
-    return {"id": "1", "object": "chat.completion.chunk", "model": "m",
-            "choices": [{"index": 0, "delta": {"content": text} if text else {}, "finish_reason": finish, **choice}], **more}
+    return {
+        "id": "1",
+        "object": "chat.completion.chunk",
+        "model": "m",
+        "choices": [
+            {"index": 0, "delta": {"content": text} if text else {}, "finish_reason": finish, **choice}
+        ],
+        **more,
+    }
 
 
 class Fake:
-    """``answers``: case -> bytes, or a function of (send, gone): it sends bytes, and ``gone`` waits for the client's end."""
+    """``answers``: case -> bytes, or a function of (send, gone): it sends bytes, and ``gone`` waits for the
+    client's end."""
 
     def __init__(self, answers: dict):
-        self.answers, self.asked, self.to_device = answers, {}, {}
+        self.answers = answers
+        self.asked = {}
+        self.to_device = {}
         fake = self
 
         class Handler(socketserver.BaseRequestHandler):
@@ -41,7 +54,9 @@ class Fake:
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self._over = threading.Event()
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
 
     @property
     def url(self) -> str:
@@ -56,7 +71,14 @@ class Fake:
             data += got
         head, _, body = data.partition(b"\r\n\r\n")
         method, path = head.decode("latin-1").split()[:2]
-        length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0)
+        length = next(
+            (
+                int(line.split(b":")[1])
+                for line in head.split(b"\r\n")
+                if line.lower().startswith(b"content-length:")
+            ),
+            0,
+        )
         while len(body) < length:
             body += link.recv(65536)
         case, _, rest = path.strip("/").partition("/")

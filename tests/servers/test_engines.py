@@ -1,5 +1,7 @@
-"""The real thing: llama.cpp runs the converted target, and its servers are streamed as lanes. `make test-engines` installs what it
-needs; SPECVIZ_TEST_SERVER (ENGINE=URL#MODEL) adds a live vLLM, SGLang or whatever else is up; a llama-server on the path is used."""
+"""The real thing: llama.cpp runs the converted target, and its servers are streamed as lanes. `make
+test-engines` installs what it needs; SPECVIZ_TEST_SERVER (ENGINE=URL#MODEL) adds a live vLLM, SGLang or
+whatever else is up; a llama-server on the path is used."""
+
 from __future__ import annotations
 
 import json
@@ -23,8 +25,13 @@ from specviz.zoo.registry import Server, register
 from ..ui.conftest import free_port
 
 pytestmark = pytest.mark.engines
-PROMPTS = ["Tell a story about a small fox.", "What is 12 + 30?", "Write a Python function that adds two numbers.",
-           "Repeat: the cat sat on the mat 1234.", "It's me \u2014 na\u00efve caf\u00e9, \u65e5\u672c\u8a9e \U0001f98a\n\n  two  spaces\tTab 2026"]
+PROMPTS = [
+    "Tell a story about a small fox.",
+    "What is 12 + 30?",
+    "Write a Python function that adds two numbers.",
+    "Repeat: the cat sat on the mat 1234.",
+    "It's me \u2014 na\u00efve caf\u00e9, \u65e5\u672c\u8a9e \U0001f98a\n\n  two  spaces\tTab 2026",
+]
 COPY = "Repeat: one two three four five, one two three four five, one two three four five."
 LENGTH = 48
 FLOATS = "SmolLM2-135M-Instruct-float"  # in eight bits a near-tie falls either way
@@ -44,7 +51,9 @@ def file(tmp_path_factory):
     from specviz.zoo.gguf_export import export
 
     path = tmp_path_factory.mktemp("gguf") / "target.gguf"
-    export(register().find(FLOATS), path, "full")  # in 16 bits llama.cpp rounds states too, and near-ties fall either way
+    export(
+        register().find(FLOATS), path, "full"
+    )  # in 16 bits llama.cpp rounds states too, and near-ties fall either way
     return path
 
 
@@ -92,9 +101,13 @@ def lane(server, prompt, length=LENGTH):
 def test_greedy_tokens_through_llama_cpp_are_ours(target, file):
     from llama_cpp import Llama
 
-    model = Llama(str(file), n_ctx=1024, n_threads=1, n_threads_batch=1, type_k=F32, type_v=F32, verbose=False)
+    model = Llama(
+        str(file), n_ctx=1024, n_threads=1, n_threads_batch=1, type_k=F32, type_v=F32, verbose=False
+    )
     for prompt in [*PROMPTS, COPY]:
-        assert model.tokenize(prompt.encode(), add_bos=False, special=False) == target.tokenizer.encode(prompt, add_special_tokens=False)
+        assert model.tokenize(prompt.encode(), add_bos=False, special=False) == target.tokenizer.encode(
+            prompt, add_special_tokens=False
+        )
         run, out = ours(target, prompt), []
         for token in model.generate(run.prompt_ids, temp=0.0, repeat_penalty=1.0):
             out.append(token)
@@ -103,11 +116,32 @@ def test_greedy_tokens_through_llama_cpp_are_ours(target, file):
         assert out == run.token_ids
 
 
-@pytest.mark.parametrize("speculation", [(), ("--draft_model", "prompt-lookup-decoding")], ids=["plain", "lookup"])
+@pytest.mark.parametrize(
+    "speculation", [(), ("--draft_model", "prompt-lookup-decoding")], ids=["plain", "lookup"]
+)
 def test_llama_cpp_pythons_server_writes_our_text(target, file, started, speculation):
     port = free_port()
-    url = started([sys.executable, "-m", "llama_cpp.server", "--model", str(file), "--n_ctx", "1024", "--n_threads", "1",
-                   "--type_k", str(F32), "--type_v", str(F32), "--port", str(port), *speculation], port)
+    url = started(
+        [
+            sys.executable,
+            "-m",
+            "llama_cpp.server",
+            "--model",
+            str(file),
+            "--n_ctx",
+            "1024",
+            "--n_threads",
+            "1",
+            "--type_k",
+            str(F32),
+            "--type_v",
+            str(F32),
+            "--port",
+            str(port),
+            *speculation,
+        ],
+        port,
+    )
     for prompt in (PROMPTS[3], COPY):
         text, facts = lane(Server("llama", "llamacpp", url), prompt)
         assert text == ours(target, prompt).text
@@ -117,23 +151,61 @@ def test_llama_cpp_pythons_server_writes_our_text(target, file, started, specula
 @pytest.mark.skipif(not BINARY, reason="no llama-server on the path, and SPECVIZ_LLAMA_SERVER names none")
 def test_llama_servers_drafts_are_observed(target, file, started):
     port = free_port()
-    url = started([BINARY, "-m", str(file), "-c", "1024", "-t", "1", "--port", str(port), "--jinja", "--metrics", "--no-webui",
-                   "-ctk", "f32", "-ctv", "f32", "--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "3", "--spec-ngram-simple-size-m", "8"], port)
+    url = started(
+        [
+            BINARY,
+            "-m",
+            str(file),
+            "-c",
+            "1024",
+            "-t",
+            "1",
+            "--port",
+            str(port),
+            "--jinja",
+            "--metrics",
+            "--no-webui",
+            "-ctk",
+            "f32",
+            "-ctv",
+            "f32",
+            "--spec-type",
+            "ngram-simple",
+            "--spec-ngram-simple-size-n",
+            "3",
+            "--spec-ngram-simple-size-m",
+            "8",
+        ],
+        port,
+    )
     text, facts = lane(Server("llama", "llamacpp", url), COPY)
     assert text == ours(target, COPY).text
-    assert facts["drafted"][0] == facts["accepted"][0] == facts["passes"][0] == "observed" and facts["refused_ids"] == ("unknown", None)
+    assert facts["drafted"][0] == facts["accepted"][0] == facts["passes"][0] == "observed" and facts[
+        "refused_ids"
+    ] == ("unknown", None)
     assert facts["drafted"][1] >= facts["accepted"][1] > 0 and facts["accepted_length"][1] > 1
 
 
 def test_the_benchmark_has_its_row(target):
     from specviz.evidence.benchmark import bench
 
-    report = bench(target, ["autoregressive"], tasks=["story"], prompts=1, repeats=1, max_new_tokens=16, reference=True, quiet=True)
+    report = bench(
+        target,
+        ["autoregressive"],
+        tasks=["story"],
+        prompts=1,
+        repeats=1,
+        max_new_tokens=16,
+        reference=True,
+        quiet=True,
+    )
     mine = [row for row in report["rows"] if row["method"] == "llama_cpp"]
     assert mine and all(row["same_tokens"] == 1 and row["tokens_per_second"] > 0 for row in mine)
 
 
-@pytest.mark.skipif(not os.environ.get("SPECVIZ_TEST_SERVER"), reason="SPECVIZ_TEST_SERVER names no live server")
+@pytest.mark.skipif(
+    not os.environ.get("SPECVIZ_TEST_SERVER"), reason="SPECVIZ_TEST_SERVER names no live server"
+)
 def test_a_live_server(target):
     server = parse_server(os.environ["SPECVIZ_TEST_SERVER"])
     text, facts = lane(server, "Count from one to twenty.", 96)

@@ -1,4 +1,5 @@
 """Messages of a server's stream are bounded as its lines are."""
+
 from __future__ import annotations
 
 import pytest
@@ -20,5 +21,11 @@ def test_a_message_of_many_lines_is_bounded(filler):
 
 
 def test_many_messages_are_each_measured():
-    lines = [line for i in range(200) for line in (b'data: {"x": "%s",' % (b"a" * 9_000), b'data: "i": %d}' % i, b"")]
-    assert [message["i"] for message in events.messages("s", [*lines, b"data: [DONE]", b""], 300)] == list(range(200))
+    lines = [
+        line
+        for i in range(200)
+        for line in (b'data: {"x": "%s",' % (b"a" * 9_000), b'data: "i": %d}' % i, b"")
+    ]
+    assert [message["i"] for message in events.messages("s", [*lines, b"data: [DONE]", b""], 300)] == list(
+        range(200)
+    )

@@ -1,4 +1,6 @@
-"""A lane from a server: recorded answers in the engines' documented forms, what is observed of them, inferred and unknown."""
+"""A lane from a server: recorded answers in the engines' documented forms, what is observed of them,
+inferred and unknown."""
+
 from __future__ import annotations
 
 import threading
@@ -18,19 +20,56 @@ from specviz.zoo.registry import Server
 from .fake import HEAD, Fake, said, sse
 
 ASK = [{"role": "user", "content": "Say it."}]
-WIDE = Bounds(connect=20.0, begin=20.0, silent=20.0, line=2**16, stream=2**18, page=2**16, messages=200, pieces=1000, lines=5000)
+WIDE = Bounds(
+    connect=20.0,
+    begin=20.0,
+    silent=20.0,
+    line=2**16,
+    stream=2**18,
+    page=2**16,
+    messages=200,
+    pieces=1000,
+    lines=5000,
+)
 TIGHT = replace(WIDE, connect=0.3, begin=0.3, silent=0.3)  # for what hangs
 GREEDY = Sampling()
 
 IDS = [(11, 12, 13), (14,), (15, 16)]
 WORDS = ["One two three", " four", " five six"]
-VLLM_END = {"choices": [], "model": "m", "usage": {"prompt_tokens": 9, "completion_tokens": 6}, "metrics": {"speculative_decoding": {
-    "mean_acceptance_length": 2.0, "draft_acceptance_rate": 0.5, "acceptance_histogram": [1, 1, 1, 0],
-    "acceptance_histogram_by_draft_length": {"2": [1, 1, 1]}, "num_spec_steps": 3, "num_accepted_draft_tokens": 3, "num_draft_tokens": 6,
-    "num_spec_tokens": 3, "per_step_accepted": [2, 0, 1], "per_step_drafted": [2, 2, 2]}}}
-SGLANG_END = {"choices": [], "model": "m", "usage": {"prompt_tokens": 9, "completion_tokens": 6}, "sglext": {"spec_tokens_details": {
-    "spec_accept_rate": 0.5, "spec_accept_length": 2.0, "spec_verify_ct": 3, "spec_num_correct_drafts": 3, "spec_num_proposed_drafts": 6,
-    "spec_correct_drafts_histogram": [1, 1, 1]}}}
+VLLM_END = {
+    "choices": [],
+    "model": "m",
+    "usage": {"prompt_tokens": 9, "completion_tokens": 6},
+    "metrics": {
+        "speculative_decoding": {
+            "mean_acceptance_length": 2.0,
+            "draft_acceptance_rate": 0.5,
+            "acceptance_histogram": [1, 1, 1, 0],
+            "acceptance_histogram_by_draft_length": {"2": [1, 1, 1]},
+            "num_spec_steps": 3,
+            "num_accepted_draft_tokens": 3,
+            "num_draft_tokens": 6,
+            "num_spec_tokens": 3,
+            "per_step_accepted": [2, 0, 1],
+            "per_step_drafted": [2, 2, 2],
+        }
+    },
+}
+SGLANG_END = {
+    "choices": [],
+    "model": "m",
+    "usage": {"prompt_tokens": 9, "completion_tokens": 6},
+    "sglext": {
+        "spec_tokens_details": {
+            "spec_accept_rate": 0.5,
+            "spec_accept_length": 2.0,
+            "spec_verify_ct": 3,
+            "spec_num_correct_drafts": 3,
+            "spec_num_proposed_drafts": 6,
+            "spec_correct_drafts_histogram": [1, 1, 1],
+        }
+    },
+}
 PAGE = """# HELP vllm:spec_decode_num_drafts_total steps
 vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} %d.0
 vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} %d.0
@@ -42,36 +81,83 @@ vllm:generation_tokens_total{engine="0"} NaN
 
 
 def with_ids(*end):
-    return HEAD + b"\r\n" + sse(said("", choice_={"delta": {"role": "assistant", "content": ""}}), *(
-        said(text, "stop" if i == 2 else None, choice_={"token_ids": list(ids)}) for i, (ids, text) in enumerate(zip(IDS, WORDS))), *end)
+    return (
+        HEAD
+        + b"\r\n"
+        + sse(
+            said("", choice_={"delta": {"role": "assistant", "content": ""}}),
+            *(
+                said(text, "stop" if i == 2 else None, choice_={"token_ids": list(ids)})
+                for i, (ids, text) in enumerate(zip(IDS, WORDS))
+            ),
+            *end,
+        )
+    )
 
 
 def timings(text, n, drafted, accepted, finish=None):
-    return said(text, finish, timings={"prompt_n": 9, "prompt_ms": 30.0, "predicted_n": n, "predicted_ms": 10.0 * n,
-                                       "draft_n": drafted, "draft_n_accepted": accepted})
+    return said(
+        text,
+        finish,
+        timings={
+            "prompt_n": 9,
+            "prompt_ms": 30.0,
+            "predicted_n": n,
+            "predicted_ms": 10.0 * n,
+            "draft_n": drafted,
+            "draft_n_accepted": accepted,
+        },
+    )
 
 
 def pages(*counts):
     """A metrics page that shows these counts, the first at the first look."""
     left = list(counts)
-    return lambda send, gone: send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
-                                   + (PAGE % (left.pop(0) if len(left) > 1 else left[0])).encode())
+    return lambda send, gone: send(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+        + (PAGE % (left.pop(0) if len(left) > 1 else left[0])).encode()
+    )
 
 
 def answers():
     """Anew each time: a metrics page tells other counts at its second look."""
     return {
-        "plain": HEAD + b"\r\n" + sse(said("One"), said(" two"), said("", "length"), {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}}),
-        "bursts": HEAD + b"\r\n" + sse(said("One two three"), said(" four", "length"), {"choices": [], "usage": {"completion_tokens": 4}}),
-        "vllm": with_ids(VLLM_END), "vllm/metrics": pages((10, 20, 5, 4, 1), (13, 26, 8, 6, 2)),
-        "quiet": with_ids(), "sglang": with_ids(SGLANG_END),
-        "sglang/metrics": lambda send, gone: send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nsglang:spec_accept_length{tp_rank=\"0\"} 2.5\n"
-                                                  b"sglang:spec_accept_rate{tp_rank=\"0\"} 0.7\n"),
-        "llamacpp": HEAD + b"\r\n" + sse(timings("One", 1, 0, 0), timings(" two", 2, 4, 3), timings(" three", 3, 4, 3), timings(" four", 4, 4, 3),
-                                         timings(" five", 5, 4, 3), timings(" six", 6, 8, 3, "stop")),
-        "mute/models": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"data\": [{\"id\": \"its-own\"}]}",
+        "plain": HEAD
+        + b"\r\n"
+        + sse(
+            said("One"),
+            said(" two"),
+            said("", "length"),
+            {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 2}},
+        ),
+        "bursts": HEAD
+        + b"\r\n"
+        + sse(
+            said("One two three"), said(" four", "length"), {"choices": [], "usage": {"completion_tokens": 4}}
+        ),
+        "vllm": with_ids(VLLM_END),
+        "vllm/metrics": pages((10, 20, 5, 4, 1), (13, 26, 8, 6, 2)),
+        "quiet": with_ids(),
+        "sglang": with_ids(SGLANG_END),
+        "sglang/metrics": lambda send, gone: send(
+            b'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nsglang:spec_accept_length{tp_rank="0"} 2.5\n'
+            b'sglang:spec_accept_rate{tp_rank="0"} 0.7\n'
+        ),
+        "llamacpp": HEAD
+        + b"\r\n"
+        + sse(
+            timings("One", 1, 0, 0),
+            timings(" two", 2, 4, 3),
+            timings(" three", 3, 4, 3),
+            timings(" four", 4, 4, 3),
+            timings(" five", 5, 4, 3),
+            timings(" six", 6, 8, 3, "stop"),
+        ),
+        "mute/models": b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{"data": [{"id": "its-own"}]}',
         "mute": HEAD + b"\r\n" + sse(said("Hm", "stop", model="its-own")),
-        "thinks": HEAD + b"\r\n" + sse(said("", choice_={"delta": {"reasoning_content": "Let me see. "}}), said("Yes.", "stop")),
+        "thinks": HEAD
+        + b"\r\n"
+        + sse(said("", choice_={"delta": {"reasoning_content": "Let me see. "}}), said("Yes.", "stop")),
     }
 
 
@@ -90,19 +176,44 @@ def lane(fake, case, engine="openai", most=64, bounds=WIDE, **more):
     records = [record for event in events for record in recorder.take(event)]
     check(records)  # what anybody's trace is held to
     assert isinstance(events[-1], (Finished, Failed)) and sum(isinstance(e, Checked) for e in events) == 1
-    return events, Trace(records), {f["name"]: (f["badge"], f["value"]) for f in next(e for e in events if isinstance(e, Checked)).detail["facts"]}
+    return (
+        events,
+        Trace(records),
+        {
+            f["name"]: (f["badge"], f["value"])
+            for f in next(e for e in events if isinstance(e, Checked)).detail["facts"]
+        },
+    )
 
 
 def test_a_stream_is_a_lane_on_the_clients_clock(fake):
     events, trace, facts = lane(fake, "plain")
-    assert trace.header()["clock"] == "client" and trace.header()["method"]["key"] == "server:plain" and trace.text() == "One two"
+    assert (
+        trace.header()["clock"] == "client"
+        and trace.header()["method"]["key"] == "server:plain"
+        and trace.text() == "One two"
+    )
     times = [r["t"] for r in trace.of("commit")]
-    assert times == sorted(times) and trace.of("prefill")[0]["t1"] == times[0] and trace.of("prefill")[0]["n"] == 0
+    assert (
+        times == sorted(times)
+        and trace.of("prefill")[0]["t1"] == times[0]
+        and trace.of("prefill")[0]["n"] == 0
+    )
     assert not trace.of("draft") and not trace.of("verify") and not trace.of("judge")  # nobody told of any
-    assert facts["tokens"] == ("observed", 2) and facts["prompt_tokens"] == ("observed", 9) and facts["refused_ids"] == ("unknown", None)
+    assert (
+        facts["tokens"] == ("observed", 2)
+        and facts["prompt_tokens"] == ("observed", 9)
+        and facts["refused_ids"] == ("unknown", None)
+    )
     assert facts["passes"] == facts["accepted_length"] == ("unknown", None) and events[-1].finish == "length"
     asked = fake.asked["plain"]["body"]
-    assert (asked["model"], asked["messages"], asked["max_tokens"], asked["temperature"], asked["stream"]) == ("m", ASK, 64, 0.0, True)
+    assert (
+        asked["model"],
+        asked["messages"],
+        asked["max_tokens"],
+        asked["temperature"],
+        asked["stream"],
+    ) == ("m", ASK, 64, 0.0, True)
     assert "Authorization" not in fake.asked["plain"]["head"]
 
 
@@ -110,16 +221,34 @@ def test_vllm_tells_ids_and_steps(fake):
     events, trace, facts = lane(fake, "vllm", "vllm")
     assert [e.tokens for e in events if isinstance(e, Received)] == IDS and trace.text() == "".join(WORDS)
     assert fake.asked["vllm"]["body"]["return_token_ids"] is True
-    assert facts["drafted"] == ("observed", 6) and facts["accepted"] == ("observed", 3) and facts["acceptance_rate"] == ("observed", 0.5)
-    assert facts["by_position"] == ("observed", [[3, 2], [2, 1]]) and facts["per_step"] == ("observed", [[2, 2], [2, 0], [2, 1]])
-    assert facts["passes"] == ("observed", 3) and facts["accepted_length"] == ("observed", 2.0) and facts["token_ids"] == ("observed", None)
-    assert facts["server_accepted_length"] == ("observed", 2.0) and facts["server_by_position"] == ("observed", [2 / 3, 1 / 3])
+    assert (
+        facts["drafted"] == ("observed", 6)
+        and facts["accepted"] == ("observed", 3)
+        and facts["acceptance_rate"] == ("observed", 0.5)
+    )
+    assert facts["by_position"] == ("observed", [[3, 2], [2, 1]]) and facts["per_step"] == (
+        "observed",
+        [[2, 2], [2, 0], [2, 1]],
+    )
+    assert (
+        facts["passes"] == ("observed", 3)
+        and facts["accepted_length"] == ("observed", 2.0)
+        and facts["token_ids"] == ("observed", None)
+    )
+    assert facts["server_accepted_length"] == ("observed", 2.0) and facts["server_by_position"] == (
+        "observed",
+        [2 / 3, 1 / 3],
+    )
     assert trace.totals()["by_position"] == [[3, 2], [2, 1]] and trace.totals()["rounds"] == 3
 
 
 def test_what_is_not_reported_is_inferred_from_the_sizes_or_unknown(fake):
     _, _, facts = lane(fake, "quiet", "vllm")
-    assert facts["passes"] == ("inferred", 3) and facts["accepted_length"] == ("inferred", 2.0) and facts["drafted"] == ("unknown", None)
+    assert (
+        facts["passes"] == ("inferred", 3)
+        and facts["accepted_length"] == ("inferred", 2.0)
+        and facts["drafted"] == ("unknown", None)
+    )
     for engine in ("openai", "llamacpp"):  # neither says that a message is what one pass wrote
         _, _, facts = lane(fake, "bursts", engine)
         assert facts["tokens"] == ("observed", 4) and facts["passes"] == ("unknown", None)
@@ -129,23 +258,42 @@ def test_what_is_not_reported_is_inferred_from_the_sizes_or_unknown(fake):
 def test_sglang_tells_a_histogram_at_the_end_and_gauges_aside(fake):
     _, _, facts = lane(fake, "sglang", "sglang")
     assert fake.asked["sglang"]["body"]["return_spec_tokens_details"] is True
-    assert facts["drafted"] == ("observed", 6) and facts["by_position"] == ("inferred", [[3, 2], [2, 1]])  # draft lengths are not told
-    assert facts["server_accepted_length"] == ("observed", 2.5) and facts["server_acceptance_rate"] == ("observed", 0.7)
+    assert facts["drafted"] == ("observed", 6) and facts["by_position"] == (
+        "inferred",
+        [[3, 2], [2, 1]],
+    )  # draft lengths are not told
+    assert facts["server_accepted_length"] == ("observed", 2.5) and facts["server_acceptance_rate"] == (
+        "observed",
+        0.7,
+    )
 
 
 def test_llama_server_tells_its_drafts_while_it_streams(fake):
     _, trace, facts = lane(fake, "llamacpp", "llamacpp")
     assert [r["data"].get("drafted") for r in trace.of("lens")] == [0, 4, 4, 4, 4, 8]
-    assert facts["drafted"] == ("observed", 8) and facts["passes"] == ("observed", 3) and facts["accepted_length"] == ("observed", 2.0)
-    assert facts["own_seconds"] == ("observed", 0.06) and "steps" not in facts  # passes without a draft are among them
+    assert (
+        facts["drafted"] == ("observed", 8)
+        and facts["passes"] == ("observed", 3)
+        and facts["accepted_length"] == ("observed", 2.0)
+    )
+    assert (
+        facts["own_seconds"] == ("observed", 0.06) and "steps" not in facts
+    )  # passes without a draft are among them
     asked = fake.asked["llamacpp"]["body"]
-    assert asked["timings_per_token"] is True and (asked["top_k"], asked["min_p"], asked["repeat_penalty"]) == (0, 0.0, 1.0)
+    assert asked["timings_per_token"] is True and (
+        asked["top_k"],
+        asked["min_p"],
+        asked["repeat_penalty"],
+    ) == (0, 0.0, 1.0)
 
 
 def test_a_model_that_nobody_named_is_asked_for_and_a_key_is_sent(fake, monkeypatch):
     monkeypatch.setenv("THE_KEY", "secret")
     _, trace, _ = lane(fake, "mute", model="", key="THE_KEY")
-    assert fake.asked["mute"]["body"]["model"] == "its-own" and "Authorization: Bearer secret" in fake.asked["mute"]["head"]
+    assert (
+        fake.asked["mute"]["body"]["model"] == "its-own"
+        and "Authorization: Bearer secret" in fake.asked["mute"]["head"]
+    )
     assert "secret" not in trace.lines() and fake.url not in trace.lines()
 
 
@@ -156,10 +304,19 @@ def test_thinking_is_text(fake):
 def test_streams_run_beside_local_lanes_and_end_with_them(fake):
     server = Server("plain", "openai", fake.url + "/plain", "m")
     local = (one for one in [(0, "a"), (0, None), (0, "b")])
-    found = list(merge_lanes(local, {1: Stream(server, ASK, 8, GREEDY), 2: Stream(replace(server, name="again"), ASK, 8, GREEDY)}))
+    found = list(
+        merge_lanes(
+            local,
+            {1: Stream(server, ASK, 8, GREEDY), 2: Stream(replace(server, name="again"), ASK, 8, GREEDY)},
+        )
+    )
     assert [e for lane_, e in found if lane_ == 0] == ["a", None, "b"]
-    assert [type(e).__name__ for lane_, e in found if lane_ == 1] == [type(e).__name__ for lane_, e in found if lane_ == 2]
-    assert [lane_ for lane_, _ in found] == sorted((lane_ for lane_, _ in found), key=lambda x: (x == 0, x))  # on this machine: first, alone
+    assert [type(e).__name__ for lane_, e in found if lane_ == 1] == [
+        type(e).__name__ for lane_, e in found if lane_ == 2
+    ]
+    assert [lane_ for lane_, _ in found] == sorted(
+        (lane_ for lane_, _ in found), key=lambda x: (x == 0, x)
+    )  # on this machine: first, alone
 
 
 def test_stop_ends_a_stream_that_waits(fake):

@@ -4,6 +4,7 @@
 
 prints it; docs/gpu.md has the table and the reasons, and test_waits.py holds the methods to it.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -42,7 +43,9 @@ def save_pair(folder: Path) -> Path:
     return folder
 
 
-def play(models, method: Method, temperature: float, waits: Counter | None = None) -> tuple[list[int], list[int]]:
+def play(
+    models, method: Method, temperature: float, waits: Counter | None = None
+) -> tuple[list[int], list[int]]:
     """The text of a run, and how often each of its rounds waited."""
     kit, counts = Pair(*models, VOCAB, [PROMPT, PROMPT, [3, 21, 9, 7, 3, 40]]), []
     parts = method.build(kit, **method.read_knobs({}))
@@ -57,18 +60,27 @@ def play(models, method: Method, temperature: float, waits: Counter | None = Non
 
 
 def most(folder: Path, method: Method, temperature: float) -> int:
-    """The most waits of a round behind the first, in which rooms are made. The text must be the processor's."""
+    """The most waits of a round behind the first, in which rooms are made. The text must be the
+    processor's."""
     here, _ = play([StaticModel(folder / name) for name in ("target", "draft")], method, temperature)
     with Card() as card:
-        there, counts = play([StaticModel(folder / name, CARD, torch.float32) for name in ("target", "draft")], method, temperature, card.waits)
+        there, counts = play(
+            [StaticModel(folder / name, CARD, torch.float32) for name in ("target", "draft")],
+            method,
+            temperature,
+            card.waits,
+        )
     assert here == there, f"{method.key} writes another text on the device"
     return max(counts[1:], default=0)
 
 
 def table(temperature: float) -> dict[str, tuple[int, str]]:
-    """By method what docs/gpu.md says: how often it waits, and why. Above temperature 0 it says so of some."""
+    """By method what docs/gpu.md says: how often it waits, and why. Above temperature 0 it says so of
+    some."""
     greedy, drawn = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8").split(DRAWN)
-    rows = [found.groups() for found in map(ROW.match, (drawn if temperature else greedy).splitlines()) if found]
+    rows = [
+        found.groups() for found in map(ROW.match, (drawn if temperature else greedy).splitlines()) if found
+    ]
     named = [(key, int(count), why) for count, keys, why in rows for key in keys.split(", ")]
     assert len({key for key, *_ in named}) == len(named), "a method stands in two rows"
     return {key: (count, why) for key, count, why in named}

@@ -1,5 +1,7 @@
-"""A device that is not there: its tensors lie in the processor's memory but call themselves another device's, so that every read, every
-upload that waits and every mixture of the two is seen, as on a graphics card, without one."""
+"""A device that is not there: its tensors lie in the processor's memory but call themselves another
+device's, so that every read, every upload that waits and every mixture of the two is seen, as on a graphics
+card, without one."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -14,7 +16,8 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 
 class NoDice(_DummyBackendModule):
-    """The device has no random numbers of its own, so whoever keeps those of every device keeps none of it."""
+    """The device has no random numbers of its own, so whoever keeps those of every device keeps none of
+    it."""
 
     def get_rng_state(self, device=None):
         return torch.empty(0, dtype=torch.uint8)
@@ -24,7 +27,13 @@ class NoDice(_DummyBackendModule):
 
 
 CARD, HOST = torch.device("privateuseone"), torch.device("cpu")  # called "card" from its first use on
-SHAPED = ("nonzero", "masked_select", "unique", "equal", "is_nonzero")  # what follows from values is read by the host
+SHAPED = (
+    "nonzero",
+    "masked_select",
+    "unique",
+    "equal",
+    "is_nonzero",
+)  # what follows from values is read by the host
 
 
 class Far(torch.Tensor):
@@ -35,8 +44,14 @@ class Far(torch.Tensor):
 
     @staticmethod
     def __new__(cls, near, watch):
-        self = torch.Tensor._make_wrapper_subclass(cls, near.shape, strides=near.stride(), storage_offset=near.storage_offset(),
-                                                   dtype=near.dtype, device=CARD)
+        self = torch.Tensor._make_wrapper_subclass(
+            cls,
+            near.shape,
+            strides=near.stride(),
+            storage_offset=near.storage_offset(),
+            dtype=near.dtype,
+            device=CARD,
+        )
         self.near, self.watch = near, watch
         return self
 
@@ -53,8 +68,8 @@ class Far(torch.Tensor):
 
 @cache
 def _register() -> None:
-    """Only when a test needs it: a process that has registered it cannot use a real card any more (torch knows one accelerator), so
-    where there is one, conftest.py puts these tests last."""
+    """Only when a test needs it: a process that has registered it cannot use a real card any more (torch
+    knows one accelerator), so where there is one, conftest.py puts these tests last."""
     set_up("card", NoDice())
 
 
@@ -63,8 +78,9 @@ def _without_gradients(mode=True):
 
 
 class Card(TorchDispatchMode):
-    """While it is entered the device "card" can be computed on. waits: how often the host waited for it, by why: "read" (values asked
-    for), "upload" (values sent without being asked to go on meanwhile), "shape" (a shape that follows from values)."""
+    """While it is entered the device "card" can be computed on. waits: how often the host waited for it, by
+    why: "read" (values asked for), "upload" (values sent without being asked to go on meanwhile), "shape"
+    (a shape that follows from values)."""
 
     def __init__(self):
         super().__init__()
@@ -72,8 +88,13 @@ class Card(TorchDispatchMode):
 
     def __enter__(self):
         _register()
-        torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device="card") then passes through here, too
-        self._inference, torch.inference_mode = torch.inference_mode, _without_gradients  # views of wrapped tensors break in it
+        torch._C._set_only_lift_cpu_tensors(
+            True
+        )  # torch.tensor(..., device="card") then passes through here, too
+        self._inference, torch.inference_mode = (
+            torch.inference_mode,
+            _without_gradients,
+        )  # views of wrapped tensors break in it
         return super().__enter__()
 
     def __exit__(self, *error):
@@ -82,7 +103,11 @@ class Card(TorchDispatchMode):
         torch._C._set_only_lift_cpu_tensors(False)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name, mine, far, plain, asked = func.overloadpacket.__name__, {}, [], [], []
+        name = func.overloadpacket.__name__
+        mine = {}
+        far = []
+        plain = []
+        asked = []
 
         def near(x):
             if isinstance(x, Far):
@@ -100,19 +125,32 @@ class Card(TorchDispatchMode):
         goes = asked[0].type == CARD.type if asked else bool(far)
         self._count(name, args, kwargs or {}, far, plain, goes, bool(asked))
         if asked and bool(far) != goes and name in ("to", "_to_copy"):
-            out = (there[0][0] if far or plain else there[0]).clone()  # another device's memory is not this one's
+            out = (
+                there[0][0] if far or plain else there[0]
+            ).clone()  # another device's memory is not this one's
             others = {key: value for key, value in there[1].items() if key == "dtype" and value is not None}
             out = out.to(**others) if others else out
         else:
             out = func(*there[0], **there[1])
-        return tree_map(lambda x: mine.get(id(x)) if id(x) in mine else Far(x, self) if goes and isinstance(x, torch.Tensor) else x, out)
+        return tree_map(
+            lambda x: (
+                mine.get(id(x))
+                if id(x) in mine
+                else Far(x, self)
+                if goes and isinstance(x, torch.Tensor)
+                else x
+            ),
+            out,
+        )
 
     def _count(self, name, args, kwargs, far, plain, goes, asked) -> None:
         wide = [x for x in plain if x.dim()]
         if name == "_local_scalar_dense" and far:
             self.waits["read"] += 1
         elif name in ("to", "_to_copy") and asked and bool(far) != goes:
-            self._copied(kwargs.get("non_blocking") or name == "to" and any(x is True for x in args[2:4]), goes)
+            self._copied(
+                kwargs.get("non_blocking") or name == "to" and any(x is True for x in args[2:4]), goes
+            )
         elif name == "copy_" and far and plain:
             self._copied(kwargs.get("non_blocking") or len(args) > 2 and args[2], isinstance(args[0], Far))
         elif name in ("index", "index_put", "index_put_") and far:

@@ -1,4 +1,5 @@
 """Random rounds on a target, each held against the network's own forward without a cache of ours."""
+
 from __future__ import annotations
 
 import random
@@ -11,7 +12,8 @@ from specviz.models.pretrained import cache_argument
 
 
 class Reference:
-    """A transformers network asked plainly: logits [tokens, vocab] and each layer's keys and values [heads, tokens, width]."""
+    """A transformers network asked plainly: logits [tokens, vocab] and each layer's keys and values [heads,
+    tokens, width]."""
 
     def __init__(self, net):
         self.net = net
@@ -19,12 +21,15 @@ class Reference:
     @torch.inference_mode()
     def __call__(self, tokens):
         cache = DynamicCache()  # without a config: full layers, nothing is dropped at a window
-        logits = self.net(input_ids=torch.tensor([tokens]), use_cache=True, **{cache_argument(self.net): cache}).logits[0]
+        logits = self.net(
+            input_ids=torch.tensor([tokens]), use_cache=True, **{cache_argument(self.net): cache}
+        ).logits[0]
         return logits, [(layer.keys[0], layer.values[0]) for layer in cache.layers]
 
 
 def apart(a, b) -> float:
-    """Largest difference, in units of the largest value (at least 1): float32 rounds relative to what it adds up."""
+    """Largest difference, in units of the largest value (at least 1): float32 rounds relative to what it
+    adds up."""
     return float((a - b).abs().max()) / max(1.0, float(b.abs().max())) if b.numel() else 0.0
 
 
@@ -46,24 +51,32 @@ def score_in_pieces(target, tree: DraftTree, source: random.Random):
     cuts = sorted(source.sample(range(1, len(tree)), min(2, len(tree) - 1))) + [len(tree)]
     before = 0
     for cut in cuts:
-        part = DraftTree(tree.tokens[:cut], tree.parents[:cut], tree.draw[:cut], probes=frozenset(p for p in tree.probes if p < cut))
+        part = DraftTree(
+            tree.tokens[:cut],
+            tree.parents[:cut],
+            tree.draw[:cut],
+            probes=frozenset(p for p in tree.probes if p < cut),
+        )
         scores = target.score(part, start=before)
         before = cut
     return scores
 
 
-def play_rounds(target, reference, cache_of, poison, rounds: int, seed: int, start: int = 20, pieces: bool = True):
+def play_rounds(
+    target, reference, cache_of, poison, rounds: int, seed: int, start: int = 20, pieces: bool = True
+):
     """Play random rounds; yields (relative error of logits, of the cache, what happened) for each.
 
-    Full acceptance, full refusal, a cut at an end token inside the draft, a path cut by the length limit, rewinds to a shorter
-    or another text, a jump to a longer text and plain steps all occur; stale slots are poisoned before every round.
+    Full acceptance, full refusal, a cut at an end token inside the draft, a path cut by the length limit,
+    rewinds to a shorter or another text, a jump to a longer text and plain steps all occur; stale slots are
+    poisoned before every round.
     """
     source, vocab = random.Random(seed), target.vocab
     tokens = [source.randrange(vocab) for _ in range(start)]
     target.sync(tokens)
     for _ in range(rounds):
         if len(tokens) > target.context - 8:
-            tokens = tokens[:source.randrange(2, 30)]
+            tokens = tokens[: source.randrange(2, 30)]
             target.sync(tokens)
         poison(target)
         room = target.context - len(tokens)
@@ -78,9 +91,11 @@ def play_rounds(target, reference, cache_of, poison, rounds: int, seed: int, sta
         path = tree.path(source.choice([i for i in range(-1, len(tree)) if i not in tree.probes]))
         probe = [p for p in sorted(tree.probes) if tree.parents[p] == (path[-1] if path else -1)][:1]
         want, rows = reference(tokens + [tree.tokens[i] for i in path + probe])
-        error = apart(scores.logits[[0] + [i + 1 for i in path + probe]], want[len(tokens) - 1:])
+        error = apart(scores.logits[[0] + [i + 1 for i in path + probe]], want[len(tokens) - 1 :])
         held = cache_of(target)
-        worst = max(apart(a, b[:, :len(tokens) - 1]) for have, full in zip(held, rows) for a, b in zip(have, full))
+        worst = max(
+            apart(a, b[:, : len(tokens) - 1]) for have, full in zip(held, rows) for a, b in zip(have, full)
+        )
         assert all(k.shape[1] == len(tokens) - 1 for k, _ in held)
         happened = source.choice(["full", "refused", "path", "cut", "synced", "rewound", "jumped"])
         tokens = _continue(target, tokens, tree, path, happened, source)
@@ -101,11 +116,11 @@ def _continue(target, tokens, tree, path, happened, source):
     if happened == "synced":  # as a draft model follows: by tokens, without a verdict
         target.sync(after)
     elif happened == "rewound":
-        after = tokens[:source.randrange(1, len(tokens))] + [last]
+        after = tokens[: source.randrange(1, len(tokens))] + [last]
         target.sync(after)
     elif happened == "jumped":
         after = after[:-1] + [source.randrange(vocab) for _ in range(source.randrange(2, 9))]
-        after = after[:target.context]
+        after = after[: target.context]
         target.sync(after)
     else:
         target.commit(Verdict(tuple(path), last, "plain"))

@@ -1,4 +1,5 @@
 """sync, score and commit: which rows are run, kept and dropped, whatever network lies below."""
+
 from __future__ import annotations
 
 import pytest
@@ -12,12 +13,16 @@ from ..message_codes import refuses
 
 
 class Log(CachedTarget):
-    """A network that says which rows it was given; its logits are the ids of the rows in sight, as one number."""
+    """A network that says which rows it was given; its logits are the ids of the rows in sight, as one
+    number."""
 
     capabilities = frozenset({"tree", "rewind", "tap:final"})
 
     def __init__(self, context=2000):
-        self.vocab, self.context, self.hidden, self.layers = 100, context, 1, 1
+        self.vocab = 100
+        self.context = context
+        self.hidden = 1
+        self.layers = 1
         self.slots: list[int] = []
         self.runs: list[list[int]] = []
         self.broken = False
@@ -27,11 +32,13 @@ class Log(CachedTarget):
         if self.broken:
             raise RuntimeError("the network fell over")
         self.runs.append(rows.ids)
-        self.slots[rows.past + rows.lo:] = rows.ids
+        self.slots[rows.past + rows.lo :] = rows.ids
         shape = rows.shape
         logits = torch.zeros(len(rows.ids), 100)
         for i in range(len(rows.ids)):
-            seen = self.slots[:rows.past] + [self.slots[rows.past + j] for j in shape.sees[i].nonzero()[:, 0].tolist()]
+            seen = self.slots[: rows.past] + [
+                self.slots[rows.past + j] for j in shape.sees[i].nonzero()[:, 0].tolist()
+            ]
             assert int(shape.depth[i]) == len(seen) - rows.past - 1
             logits[i] = hash(tuple(seen)) % 10**6
         logits = logits[-1:] if rows.last else logits
@@ -72,15 +79,23 @@ def test_a_long_prompt_is_fed_in_chunks():
     target.capture(frozenset({"final"}))
     tokens = [i % 90 for i in range(2 * PREFILL_CHUNK + 10)]
     scores = target.sync(tokens)
-    assert [len(run) for run in target.runs] == [PREFILL_CHUNK, PREFILL_CHUNK, 9] and scores.num_computed == len(tokens) - 1
-    assert scores.hidden_states["final"][:, 0].tolist() == tokens[:-1] and scores.logits[0, 0] == value(tokens[:-1])
+    assert [len(run) for run in target.runs] == [
+        PREFILL_CHUNK,
+        PREFILL_CHUNK,
+        9,
+    ] and scores.num_computed == len(tokens) - 1
+    assert scores.hidden_states["final"][:, 0].tolist() == tokens[:-1] and scores.logits[0, 0] == value(
+        tokens[:-1]
+    )
 
 
 def test_rows_of_a_tree_see_their_ancestors_and_nothing_else():
     target = Log()
     target.sync([1, 2, 3])
     logits = target.score(tree([4, 5, 6, 7], [-1, 0, -1, 1])).logits[:, 0].tolist()
-    assert logits == [value(x) for x in ([1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 2, 3, 6], [1, 2, 3, 4, 5, 7])]
+    assert logits == [
+        value(x) for x in ([1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 5], [1, 2, 3, 6], [1, 2, 3, 4, 5, 7])
+    ]
 
 
 def test_commit_keeps_root_and_path_and_makes_sync_a_no_op():
@@ -109,7 +124,11 @@ def test_twins_are_followed_side_by_side():
     target = Log()
     target.sync([1, 2])
     target.score(tree([4, 4, 5], [-1, -1, 1]))  # the continuation lies under the second twin
-    assert target.sync([1, 2, 4, 5, 6]).num_computed == 0 and target.cached_tokens == [1, 2, 4, 5] and len(target.runs) == 2
+    assert (
+        target.sync([1, 2, 4, 5, 6]).num_computed == 0
+        and target.cached_tokens == [1, 2, 4, 5]
+        and len(target.runs) == 2
+    )
 
 
 def test_probes_and_made_rows_are_not_followed():
@@ -123,7 +142,9 @@ def test_probes_and_made_rows_are_not_followed():
     assert target.cached_tokens == [1, 2, 4, 6]
 
 
-@pytest.mark.parametrize("tokens", [[1, 2, 3], [1, 2, 9, 9], [9], [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 9, 9, 9]])
+@pytest.mark.parametrize(
+    "tokens", [[1, 2, 3], [1, 2, 9, 9], [9], [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 3, 9, 9, 9]]
+)
 def test_sync_goes_anywhere(tokens):
     target = Log()
     target.sync([1, 2, 3, 4, 5, 6])
@@ -131,7 +152,7 @@ def test_sync_goes_anywhere(tokens):
     target.sync(tokens)
     logits = target.score(tree([3, 4], [-1, 0])).logits[:, 0].tolist()
     assert logits == [value(tokens), value(tokens + [3]), value(tokens + [3, 4])]
-    assert target.cached_tokens == tokens[:-1] and target.slots[:len(tokens) + 2] == tokens + [3, 4]
+    assert target.cached_tokens == tokens[:-1] and target.slots[: len(tokens) + 2] == tokens + [3, 4]
 
 
 def test_a_few_missing_rows_go_with_the_next_score():
@@ -152,8 +173,12 @@ def test_rows_that_wait_are_not_lost():
     target.sync([1, 2, 3, 4, 5])
     assert target.sync([1, 2, 3, 4, 5]).num_computed == 0
     target.capture(frozenset({"final"}))  # states are wanted from here on
-    assert target.cached_tokens == [1, 2, 3, 4] and target.score(DraftTree()).hidden_states["final"].tolist() == [[5]]
-    assert target.sync([1, 2, 3, 4, 5, 6, 7]).hidden_states["final"].tolist() == [[6]]  # with taps nothing waits
+    assert target.cached_tokens == [1, 2, 3, 4] and target.score(DraftTree()).hidden_states[
+        "final"
+    ].tolist() == [[5]]
+    assert target.sync([1, 2, 3, 4, 5, 6, 7]).hidden_states["final"].tolist() == [
+        [6]
+    ]  # with taps nothing waits
 
 
 def test_a_tree_grows_level_by_level():
@@ -163,10 +188,18 @@ def test_a_tree_grows_level_by_level():
     first = target.score(tree([4, 5], [-1, -1])).logits
     again = target.score(tree([4, 5, 6, 7], [-1, -1, 0, 1]), start=2).logits
     assert target.runs[1:] == [[2], [4, 5], [6, 7]]  # a root scored alone is not run again
-    assert torch.equal(first, again[:3]) and again[3:, 0].tolist() == [value([1, 2, 4, 6]), value([1, 2, 5, 7])]
+    assert torch.equal(first, again[:3]) and again[3:, 0].tolist() == [
+        value([1, 2, 4, 6]),
+        value([1, 2, 5, 7]),
+    ]
     other = target.score(tree([4, 5, 8], [-1, -1, 0]), start=2).logits
-    assert other[3, 0] == value([1, 2, 4, 8]) and again[3, 0] == value([1, 2, 4, 6])  # what was handed out stays
-    assert torch.equal(target.score(tree([4, 5, 8], [-1, -1, 0]), start=3).logits, other) and len(target.runs) == 5
+    assert other[3, 0] == value([1, 2, 4, 8]) and again[3, 0] == value(
+        [1, 2, 4, 6]
+    )  # what was handed out stays
+    assert (
+        torch.equal(target.score(tree([4, 5, 8], [-1, -1, 0]), start=3).logits, other)
+        and len(target.runs) == 5
+    )
     target.commit(Verdict((0, 2), 3, "bonus"))
     assert target.slots == [1, 2, 4, 8]
 
@@ -238,7 +271,9 @@ def test_shapes_of_random_trees_equal_a_walk_over_ancestors():
                     want[i, at] = True
                     at = parents[at - 1] + 1
                 want[i, 0] = True
-            assert torch.equal(shape.sees, want[lo:]) and shape.depth.tolist() == (want.sum(1) - 1).tolist()[lo:]
+            assert (
+                torch.equal(shape.sees, want[lo:]) and shape.depth.tolist() == (want.sum(1) - 1).tolist()[lo:]
+            )
             assert shape.all_seen == bool(want[lo:].all())
 
 

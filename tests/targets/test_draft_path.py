@@ -1,5 +1,6 @@
-"""Draft passes through a second path: equal to a plain restatement with the changed matrices, the same on every forward, and without a
-trace in the target's cache."""
+"""Draft passes through a second path: equal to a plain restatement with the changed matrices, the same on
+every forward, and without a trace in the target's cache."""
+
 from __future__ import annotations
 
 import json
@@ -45,13 +46,26 @@ def norm(x):
 
 
 def by_hand(net: TinyNet, path, text, tokens):
-    """The pass as the authors write it: keys and values of the text by the target's matrices; those of the block, and its queries, by
-    matrices W + B A of their own."""
+    """The pass as the authors write it: keys and values of the text by the target's matrices; those of the
+    block, and its queries, by matrices W + B A of their own."""
+
     def matrices(layer, changed):
         w, d = net.layers[layer], net.width
-        parts = dict(zip(draft_path.ATTENTION + draft_path.FEED_FORWARD, (*w["qkv"].split(d), w["o"], *w["up"].chunk(2), w["down"])))
-        return {name: matrix + (path.change(layer, name)[1] @ path.change(layer, name)[0] if changed and name in path.parts else 0)
-                for name, matrix in parts.items()}
+        parts = dict(
+            zip(
+                draft_path.ATTENTION + draft_path.FEED_FORWARD,
+                (*w["qkv"].split(d), w["o"], *w["up"].chunk(2), w["down"]),
+            )
+        )
+        return {
+            name: matrix
+            + (
+                path.change(layer, name)[1] @ path.change(layer, name)[0]
+                if changed and name in path.parts
+                else 0
+            )
+            for name, matrix in parts.items()
+        }
 
     past, ids = len(text) - 1, [*text, *tokens]
     x, rotation = net.embed(ids), net.rotations(list(range(len(ids))))
@@ -62,8 +76,11 @@ def by_hand(net: TinyNet, path, text, tokens):
             return torch.stack([way[f"{name}_proj"] @ state for way, state in zip(ways, states)])
 
         q, k, v = (rows(f"self_attn.{name}", norm(x)).view(len(ids), net.heads, -1) for name in "qkv")
-        q, k = (torch.cat([turned.real, turned.imag], -1) for part in (q, k)
-                for turned in [torch.complex(*part.chunk(2, -1)) * rotation[:, None]])
+        q, k = (
+            torch.cat([turned.real, turned.imag], -1)
+            for part in (q, k)
+            for turned in [torch.complex(*part.chunk(2, -1)) * rotation[:, None]]
+        )
         mixed = []
         for place in range(len(ids)):
             seen = len(ids) if path.both and place >= past else place + 1
@@ -84,7 +101,9 @@ def test_a_pass_is_the_authors_pass(kind):
     got = passed(target, path, [3, 1, 4, 1, 5], [9, 2])
     assert torch.allclose(got, by_hand(net, path, [3, 1, 4, 1, 5], [9, 2]), atol=1e-9)
     path.both = not path.both
-    assert not torch.allclose(got, by_hand(net, path, [3, 1, 4, 1, 5], [9, 2]), atol=1e-3), "the mask has a say"
+    assert not torch.allclose(got, by_hand(net, path, [3, 1, 4, 1, 5], [9, 2]), atol=1e-3), (
+        "the mask has a say"
+    )
 
 
 @pytest.fixture(scope="module", params=["llama", "qwen3"])
@@ -105,8 +124,14 @@ def test_every_forward_takes_the_same_path(folder, kind):
         found[made] = passed(target, path).float()
         plain = target.score(DraftTree.chain(tuple(NOISE))).logits.float()
         assert not torch.allclose(found[made][1:], plain[1:], atol=1e-3)
-        if path.first:  # the root's row is the target's, to the last bit where rows are computed independently
-            assert torch.equal(found[made][0], plain[0]) or made is not Int8Model and torch.allclose(found[made][0], plain[0], atol=1e-5)
+        if (
+            path.first
+        ):  # the root's row is the target's, to the last bit where rows are computed independently
+            assert (
+                torch.equal(found[made][0], plain[0])
+                or made is not Int8Model
+                and torch.allclose(found[made][0], plain[0], atol=1e-5)
+            )
     for made in (HFModel, StaticModel):
         assert torch.allclose(found[made], found[FastModel], atol=2e-4)
     error = (found[Int8Model] - found[FastModel]).square().mean().sqrt() / found[FastModel].std()
@@ -127,8 +152,8 @@ def test_a_pass_leaves_the_cache_and_what_is_scored_next_as_they_were(folder):
 
 
 def authors_noise_bounds(mask_token_id, vocab_size):
-    """Facts of ifm-ai/uno 9018a5d, engine/noise.py, and ed2ee36, utils/model_tokens.py: noise is drawn from [1, mask), and without a
-    mask token the vocabulary size takes its place."""
+    """Facts of ifm-ai/uno 9018a5d, engine/noise.py, and ed2ee36, utils/model_tokens.py: noise is drawn from
+    [1, mask), and without a mask token the vocabulary size takes its place."""
     return 1, min(vocab_size if mask_token_id is None else mask_token_id, vocab_size)
 
 
@@ -144,8 +169,9 @@ def test_noise_is_drawn_from_the_authors_range(mask):
 
 @torch.inference_mode()
 def test_the_low_rank_change_is_the_authors_gated_one():
-    """Facts of ifm-ai/uno 9018a5d, layers/linear.py and utils/lora.py: the A factors of fused matrices are multiplied at once, their
-    outputs are masked by row (the seed's row 0), and each slice of the output grows by alpha / r times its own B."""
+    """Facts of ifm-ai/uno 9018a5d, layers/linear.py and utils/lora.py: the A factors of fused matrices are
+    multiplied at once, their outputs are masked by row (the seed's row 0), and each slice of the output
+    grows by alpha / r times its own B."""
     net, alpha = TinyTarget(TinyNet(12, 3)), 32
     path = path_on("uno", net, alpha / 2)
     x, names = torch.randn(4, net.hidden, dtype=torch.float64), draft_path.ATTENTION[:3]
@@ -154,14 +180,14 @@ def test_the_low_rank_change_is_the_authors_gated_one():
     rank = slices[0].down.shape[1]
     hidden = (x @ torch.cat([one.down[1] for one in slices]).T) * row_mask[:, None]
     for place, (name, one) in enumerate(zip(names, slices)):
-        want = alpha / 2 * hidden[:, place * rank:(place + 1) * rank] @ one.up[1]
+        want = alpha / 2 * hidden[:, place * rank : (place + 1) * rank] @ one.up[1]
         got = path.delta(1, name, x) * (torch.arange(4) >= path.first)[:, None]
         assert torch.allclose(got, want, atol=1e-9) and float(want.abs().max()) > 1e-3 and not want[0].any()
 
 
 def test_a_drafted_row_is_verified_as_the_authors_do():
-    """Facts of ifm-ai/uno 9018a5d, engine/two_pass_decoding.py: accept below min(p / q, 1); what is left is the positive part of p - q,
-    divided by its sum."""
+    """Facts of ifm-ai/uno 9018a5d, engine/two_pass_decoding.py: accept below min(p / q, 1); what is left is
+    the positive part of p - q, divided by its sum."""
     state = State([1, 2], Sampling(1.0), limit=9)
     p, q = torch.randn(2, VOCAB, dtype=torch.float64).softmax(-1)
     for token in range(VOCAB):

@@ -1,4 +1,6 @@
-"""A target with sparse experts: the pass over the union of its rows' experts, the pass over all, and wrong variants of the union."""
+"""A target with sparse experts: the pass over the union of its rows' experts, the pass over all, and wrong
+variants of the union."""
+
 from __future__ import annotations
 
 import json
@@ -17,8 +19,18 @@ from specviz.training.blockffn import ExpertsLlama
 
 VOCAB, PROMPT = 61, [3, 17, 5, 29, 41, 8]
 TREE = DraftTree((5, 7, 9, 11, 13), (-1, -1, 0, 0, 1), (-1,) * 5)
-SIZES = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-             head_dim=8, max_position_embeddings=128, tie_word_embeddings=True, rms_norm_eps=1e-6)
+SIZES = dict(
+    vocab_size=VOCAB,
+    hidden_size=32,
+    intermediate_size=96,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=8,
+    max_position_embeddings=128,
+    tie_word_embeddings=True,
+    rms_norm_eps=1e-6,
+)
 
 
 def net(seed=0):
@@ -35,9 +47,15 @@ def net(seed=0):
 def folder(path, made, **config):
     """Write a checkpoint as the recipe does."""
     path.mkdir(exist_ok=True)
-    weights = {name: t for name, t in made.state_dict().items() if name not in ("lm_head.weight", "chunk_factor")}
-    save_file({name: t.contiguous() for name, t in mx.to_file_tensors(weights).items()}, path / "model.safetensors")
-    (path / "config.json").write_text(json.dumps({"model_type": "blockffn", **SIZES, "num_experts": 12, "expert_size": 8} | config))
+    weights = {
+        name: t for name, t in made.state_dict().items() if name not in ("lm_head.weight", "chunk_factor")
+    }
+    save_file(
+        {name: t.contiguous() for name, t in mx.to_file_tensors(weights).items()}, path / "model.safetensors"
+    )
+    (path / "config.json").write_text(
+        json.dumps({"model_type": "blockffn", **SIZES, "num_experts": 12, "expert_size": 8} | config)
+    )
     return path
 
 
@@ -61,7 +79,9 @@ def test_the_union_is_bit_identical_to_all_experts_and_reads_fewer(model):
     assert model.uncompiled is None and torch.equal(some, every)
     read = target.experts_read()
     assert read.used.shape == (3, len(TREE) + 1, 12) and 0 < read.union(1) < read.used.shape[0] * 12
-    assert read.unions()[-1] == read.union() <= read.separately() and read.unions() == [read.union(n) for n in range(1, len(TREE) + 2)]
+    assert read.unions()[-1] == read.union() <= read.separately() and read.unions() == [
+        read.union(n) for n in range(1, len(TREE) + 2)
+    ]
 
 
 def test_each_row_equals_the_training_network_on_its_path(tmp_path):
@@ -78,7 +98,8 @@ def test_each_row_equals_the_training_network_on_its_path(tmp_path):
 
 
 class Positive(Experts):
-    """The authors' kernel: an expert counts where its routing weight is above 0, so one with a negative scale is dropped."""
+    """The authors' kernel: an expert counts where its routing weight is above 0, so one with a negative
+    scale is dropped."""
 
     def forward(self, x, residual):
         scale, self.scale = self.scale, self.scale.clamp(min=0)
@@ -95,7 +116,10 @@ class Reversed(Experts):
             return super().forward(x, residual)
         turned = Experts.__new__(Experts)
         torch.nn.Module.__init__(turned)
-        turned.router, turned.scale, turned.eps, turned.read_all = self.router.flip(0), self.scale.flip(0), self.eps, False
+        turned.router = self.router.flip(0)
+        turned.scale = self.scale.flip(0)
+        turned.eps = self.eps
+        turned.read_all = False
         turned.w_in, turned.w_out = self.w_in.flip(0), self.w_out.flip(0)
         return turned(x, residual)
 
@@ -110,7 +134,13 @@ def layer_of(kind, whole=False):
 def test_wrong_unions_are_caught(kind, same):
     x, residual = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(4))
     with torch.inference_mode():
-        assert torch.equal(layer_of(kind)(x, residual)[0], layer_of(kind if same or kind is Reversed else Experts, True)(x, residual)[0]) == same
+        assert (
+            torch.equal(
+                layer_of(kind)(x, residual)[0],
+                layer_of(kind if same or kind is Reversed else Experts, True)(x, residual)[0],
+            )
+            == same
+        )
 
 
 def test_the_bytes_are_those_of_the_files_weights(model):
@@ -122,9 +152,13 @@ def test_the_bytes_are_those_of_the_files_weights(model):
     assert (read.unions(), read.separately(), read.union()) == ([2, 3, 3], 5, 3)
 
 
-@pytest.mark.parametrize("config", [{"num_experts": 0}, {"expert_size": None}, {"num_experts": True}, {"model_type": "llama"}])
+@pytest.mark.parametrize(
+    "config", [{"num_experts": 0}, {"expert_size": None}, {"num_experts": True}, {"model_type": "llama"}]
+)
 def test_a_config_without_experts_is_refused(config):
-    assert unsupported_reason({"model_type": "blockffn", **SIZES, "num_experts": 12, "expert_size": 8} | config)
+    assert unsupported_reason(
+        {"model_type": "blockffn", **SIZES, "num_experts": 12, "expert_size": 8} | config
+    )
 
 
 def test_sizes_that_contradict_each_other_are_refused(tmp_path):

@@ -1,4 +1,6 @@
-"""The forward in eight bits: a row's logits are the same bits in every company, which no forward in floats can say of itself."""
+"""The forward in eight bits: a row's logits are the same bits in every company, which no forward in floats
+can say of itself."""
+
 from __future__ import annotations
 
 import random
@@ -33,8 +35,11 @@ def alone(model, tokens):
 
 
 def differing(model, seed: int, rounds: int = 12) -> int:
-    """Rows of random trees, behind committed paths, whose bits are others than those of the text alone; of 3 a round."""
-    source, target, off = random.Random(seed), model.open(), 0
+    """Rows of random trees, behind committed paths, whose bits are others than those of the text alone; of
+    3 a round."""
+    source = random.Random(seed)
+    target = model.open()
+    off = 0
     tokens = [source.randrange(VOCAB) for _ in range(8)]
     target.sync(tokens)
     for _ in range(rounds):
@@ -43,7 +48,7 @@ def differing(model, seed: int, rounds: int = 12) -> int:
         for node in source.sample(range(len(tree)), 2) + [-1]:
             path = [tree.tokens[i] for i in tree.path(node)]
             off += not torch.equal(logits[node + 1], alone(model, tokens + path))
-        tokens = (tokens + path + [source.randrange(VOCAB)])[:CONTEXT - 20]
+        tokens = (tokens + path + [source.randrange(VOCAB)])[: CONTEXT - 20]
         tokens = tokens if len(tokens) < CONTEXT - 20 else tokens[:10]
         target.sync(tokens)
     return off
@@ -90,7 +95,9 @@ def test_one_block_at_a_time_it_says_the_same_bits(folder):
 
 
 def test_a_processor_without_products_of_bytes_says_the_same_bits(folder, monkeypatch):
-    path, tree, tokens = checkpoint(folder, "qwen2"), DraftTree((5, 6, 7), (-1, 0, 0), (-1,) * 3), list(range(25))
+    path = checkpoint(folder, "qwen2")
+    tree = DraftTree((5, 6, 7), (-1, 0, 0), (-1,) * 3)
+    tokens = list(range(25))
     models = [Int8Model(path)]
     monkeypatch.setattr(int8, "_kind", lambda: int8.FloatInt8Kernel)
     models.append(Int8Model(path))
@@ -117,6 +124,8 @@ def test_sequences_in_one_pass_say_the_same_bits(folder):
 def test_what_it_cannot_add_up_exactly_it_refuses():
     small = dict(model_type="llama", max_position_embeddings=2048, head_dim=64)
     assert unsupported_reason(small) is None
-    assert unsupported_reason(small | {"max_position_embeddings": 4096}) is None  # the context is cut to 2,048 instead
+    assert (
+        unsupported_reason(small | {"max_position_embeddings": 4096}) is None
+    )  # the context is cut to 2,048 instead
     assert unsupported_reason(small | {"head_dim": 512}) == WHY_NOT.format(most=256)
     assert unsupported_reason({"model_type": "gpt2"}).startswith(begins(llama.WHY_NOT, "family"))

@@ -1,4 +1,6 @@
-"""A copy of a model that learns: its gradients reach every weight, its cache follows them, and the model it came from stays."""
+"""A copy of a model that learns: its gradients reach every weight, its cache follows them, and the model it
+came from stays."""
+
 from __future__ import annotations
 
 import pytest
@@ -29,7 +31,9 @@ def rows(target):
     return target.score(DraftTree.chain(TEXT[2:])).logits
 
 
-@pytest.mark.parametrize("how", ["tiny", "llama fast", "llama3 fast", "qwen3 fast", "gemma3 hf", "gpt2 uncached"])
+@pytest.mark.parametrize(
+    "how", ["tiny", "llama fast", "llama3 fast", "qwen3 fast", "gemma3 hf", "gpt2 uncached"]
+)
 def test_a_step_moves_every_weight_of_the_copy_and_none_of_the_model(how, tmp_path):
     whole = opened(how, tmp_path)
     before = rows(whole)
@@ -47,7 +51,11 @@ def test_a_step_moves_every_weight_of_the_copy_and_none_of_the_model(how, tmp_pa
         want = learner.logits(TEXT)
     learner.drop_outdated()
     with torch.inference_mode():
-        assert torch.allclose(rows(learner), want[1:], atol=1e-4), "what it held before the step is not used any more"
-    assert not torch.allclose(want[1:], before, atol=1e-3) and torch.allclose(rows(opened(how, tmp_path)), before, atol=1e-4)
+        assert torch.allclose(rows(learner), want[1:], atol=1e-4), (
+            "what it held before the step is not used any more"
+        )
+    assert not torch.allclose(want[1:], before, atol=1e-3) and torch.allclose(
+        rows(opened(how, tmp_path)), before, atol=1e-4
+    )
     whole.close()
     assert torch.allclose(rows(whole), before, atol=1e-6) and whole.busy > 0

@@ -1,4 +1,6 @@
-"""A target that paints scales: cached passes equal one uncached pass, a text that changes is followed, guidance is the formula's."""
+"""A target that paints scales: cached passes equal one uncached pass, a text that changes is followed,
+guidance is the formula's."""
+
 from __future__ import annotations
 
 import json
@@ -28,39 +30,47 @@ def reference(found, painted, scale, prompt=PROMPT):
     picture, inputs = scales.blank_pictures(), []
     for one in range(scale + 1):
         inputs.append(net.inputs(picture, one))
-        lo, hi = scales.ends[one:one + 2]
+        lo, hi = scales.ends[one : one + 2]
         if one < scale:
             picture = net.add_scale(picture, torch.tensor([painted[lo:hi]]) - WORDS)
     counts = torch.bincount(torch.tensor(prompt), minlength=WORDS).float()[None]
     rows = scales.ends[scale + 1]
     states = net(net.condition(counts), torch.cat(inputs, 1), scales.mask()[:rows, :rows])
-    return net.logits(states[0, scales.ends[scale]:rows], scale)
+    return net.logits(states[0, scales.ends[scale] : rows], scale)
 
 
 def of_scale(found, logits, scale):
-    lo, hi = (WORDS + start for start in found.scales.starts[scale:scale + 2])
+    lo, hi = (WORDS + start for start in found.scales.starts[scale : scale + 2])
     assert (logits[:, :lo] == -torch.inf).all() and (logits[:, hi:] == -torch.inf).all()
     return logits[:, lo:hi]
 
 
 def test_token_maps_sum_to_the_picture(net):
     scales = net.scales
-    picture = net.net.add_scale(net.net.add_scale(scales.blank_pictures(), torch.tensor([[2]])), torch.tensor([[3, 4, 6, 5]]))
+    picture = net.net.add_scale(
+        net.net.add_scale(scales.blank_pictures(), torch.tensor([[2]])), torch.tensor([[3, 4, 6, 5]])
+    )
     codes = net.net.codes
-    assert torch.allclose(picture, scales.upsample(codes[[2]][None]) + scales.upsample(codes[[3, 4, 6, 5]][None]))
+    assert torch.allclose(
+        picture, scales.upsample(codes[[2]][None]) + scales.upsample(codes[[3, 4, 6, 5]][None])
+    )
     maps = torch.randn(2, 3, 6, 6)
-    assert torch.equal(scales.from_patches(scales.to_patches(maps)), maps) and Scales((3,), 2, (5,)).upsample(scales.to_patches(maps)).equal(maps)
-    assert torch.equal(scales.to_patches(maps)[0, 1].view(2, 2, 3), maps[0, :, :2, 2:4].permute(1, 2, 0)), "patches in raster order, colour last"
+    assert torch.equal(scales.from_patches(scales.to_patches(maps)), maps) and Scales((3,), 2, (5,)).upsample(
+        scales.to_patches(maps)
+    ).equal(maps)
+    assert torch.equal(scales.to_patches(maps)[0, 1].view(2, 2, 3), maps[0, :, :2, 2:4].permute(1, 2, 0)), (
+        "patches in raster order, colour last"
+    )
 
 
 def test_scale_by_scale_equals_one_pass_and_a_late_start(net):
     target, ends = net.open(), net.scales.ends
     for scale in range(3):
-        target.sync(PROMPT + PAINTED[:ends[scale]])
+        target.sync(PROMPT + PAINTED[: ends[scale]])
         wanted = reference(net, PAINTED, scale)
         assert torch.allclose(of_scale(net, target.next_scale(), scale), wanted, atol=1e-5)
         late = net.open()  # a refiner reads all scales before in its first pass
-        late.sync(PROMPT + PAINTED[:ends[scale]])
+        late.sync(PROMPT + PAINTED[: ends[scale]])
         assert torch.allclose(of_scale(net, late.next_scale(), scale), wanted, atol=1e-5) and late.passes == 1
     assert target.passes == 3
     target.sync(PROMPT + PAINTED)
@@ -78,14 +88,25 @@ def test_rows_do_not_see_later_scales_nor_forget_the_words(net):
 
 def test_a_changed_text_is_followed(net):
     target = net.open()
-    for painted, scale in ((PAINTED[:5], 2), ([WORDS, *PAINTED[1:5]], 2), ([WORDS], 1), ([], 0), (PAINTED[:5], 2), (PAINTED[:1], 1),
-                           (PAINTED[:1], 1)):
+    for painted, scale in (
+        (PAINTED[:5], 2),
+        ([WORDS, *PAINTED[1:5]], 2),
+        ([WORDS], 1),
+        ([], 0),
+        (PAINTED[:5], 2),
+        (PAINTED[:1], 1),
+        (PAINTED[:1], 1),
+    ):
         target.sync(PROMPT + painted)
         before = target.passes
-        assert torch.allclose(of_scale(net, target.next_scale(), scale), reference(net, painted, scale), atol=1e-5)
+        assert torch.allclose(
+            of_scale(net, target.next_scale(), scale), reference(net, painted, scale), atol=1e-5
+        )
     assert target.passes == before, "the same scale is not run twice"
     target.sync([1, 4, *PAINTED[:1]])
-    assert torch.allclose(of_scale(net, target.next_scale(), 1), reference(net, PAINTED, 1, [1, 4]), atol=1e-5)
+    assert torch.allclose(
+        of_scale(net, target.next_scale(), 1), reference(net, PAINTED, 1, [1, 4]), atol=1e-5
+    )
     target.sync(PROMPT + PAINTED[:3])  # in the middle of a scale
     assert torch.allclose(of_scale(net, target.next_scale(), 1), reference(net, PAINTED, 1)[2:], atol=1e-5)
     with pytest.raises(InvalidUse):
@@ -106,7 +127,7 @@ def test_guidance_grows_with_the_scale(net):
     guided = net.open()
     guided.guide(3.0, [0, 1, 0, 0, *range(4, 17)])
     for scale, strength in enumerate((1.0, 2.0, 3.0)):
-        guided.sync(PROMPT + PAINTED[:net.scales.ends[scale]])
+        guided.sync(PROMPT + PAINTED[: net.scales.ends[scale]])
         with_words, without = (reference(net, PAINTED, scale, prompt) for prompt in (PROMPT, [1, 0, 0]))
         wanted = without + strength * (with_words - without)
         assert torch.allclose(of_scale(net, guided.next_scale(), scale), wanted, atol=1e-4)
@@ -114,9 +135,16 @@ def test_guidance_grows_with_the_scale(net):
 
 
 def test_damaged_folders_are_refused(tmp_path):
-    for name, config in (("order", {"grids": [2, 1, 3]}), ("count", {"entries": [3, 4]}), ("heads", {"num_attention_heads": 3}),
-                         ("side", {"patch": 1000}), ("text", {"grids": "123"})):
+    for name, config in (
+        ("order", {"grids": [2, 1, 3]}),
+        ("count", {"entries": [3, 4]}),
+        ("heads", {"num_attention_heads": 3}),
+        ("side", {"patch": 1000}),
+        ("text", {"grids": "123"}),
+    ):
         folder = write(tmp_path / name)
-        (folder / "config.json").write_text(json.dumps(json.loads((folder / "config.json").read_text()) | config))
+        (folder / "config.json").write_text(
+            json.dumps(json.loads((folder / "config.json").read_text()) | config)
+        )
         with pytest.raises(ModelError):
             NextScaleModel(folder)

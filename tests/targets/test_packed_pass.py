@@ -1,4 +1,6 @@
-"""One pass for several sequences gives each the scores it gets alone, and leaves each the cache it would have alone."""
+"""One pass for several sequences gives each the scores it gets alone, and leaves each the cache it would
+have alone."""
+
 from __future__ import annotations
 
 import gc
@@ -41,12 +43,15 @@ def path_of(source: random.Random, tree: DraftTree) -> tuple[int, ...]:
 
 
 def same_cache(a, b) -> float:
-    return max(float((x - y).abs().max()) for i in range(a.layers) for x, y in zip(a.kv(i), b.kv(i)) if x.numel())
+    return max(
+        float((x - y).abs().max()) for i in range(a.layers) for x, y in zip(a.kv(i), b.kv(i)) if x.numel()
+    )
 
 
 @pytest.mark.parametrize("kind", FAST)
 def test_a_pass_of_many_is_the_passes_of_each(folder, kind):
-    """Ragged trees, some empty; ragged accepted paths; sequences that miss a pass, leave and join anew in the middle."""
+    """Ragged trees, some empty; ragged accepted paths; sequences that miss a pass, leave and join anew in
+    the middle."""
     model, source = FastModel(checkpoint(folder, kind), dtype=torch.float64), random.Random(FAST.index(kind))
     pairs = []
     for step in range(12):
@@ -58,13 +63,20 @@ def test_a_pass_of_many_is_the_passes_of_each(folder, kind):
         if step in (6, 10):
             pairs.pop(0)  # leaves
         here = source.sample(pairs, source.randrange(1, len(pairs) + 1))
-        trees = [random_tree(source, VOCAB, size, 4) if (size := source.randrange(0, 9)) else DraftTree() for _ in here]
+        trees = [
+            random_tree(source, VOCAB, size, 4) if (size := source.randrange(0, 9)) else DraftTree()
+            for _ in here
+        ]
         before = [together.passes for together, _ in here]
         packed = here[0][0].score_many([together for together, _ in here], trees)
         assert [together.passes for together, _ in here] == [n + 1 for n in before]
         for (together, alone), tree, got in zip(here, trees, packed):
             want = alone.score(tree)
-            assert (got.logits - want.logits).abs().max() < 1e-11 and got.first_position == want.first_position and len(got.logits) == len(tree) + 1
+            assert (
+                (got.logits - want.logits).abs().max() < 1e-11
+                and got.first_position == want.first_position
+                and len(got.logits) == len(tree) + 1
+            )
             path, token = path_of(source, tree), source.randrange(VOCAB)
             for target in (together, alone):
                 target.commit(Verdict(path, token, "plain"))
@@ -73,11 +85,19 @@ def test_a_pass_of_many_is_the_passes_of_each(folder, kind):
 
 
 def differing_in_company(model, monkeypatch, steps: int = 14) -> tuple[int, int]:
-    """(Rows whose bits are others than those of the sequence alone, passes whose attention was computed together.) Sequences join, miss
-    passes, go back to an earlier text and leave; trees and chains of many sizes are drafted."""
-    source, pairs, off, together = random.Random(5), [], 0, []
+    """(Rows whose bits are others than those of the sequence alone, passes whose attention was computed
+    together.) Sequences join, miss passes, go back to an earlier text and leave; trees and chains of many
+    sizes are drafted."""
+    source = random.Random(5)
+    pairs = []
+    off = 0
+    together = []
     begin = SharedCache.begin
-    monkeypatch.setattr(SharedCache, "begin", lambda self, lanes, masks: together.append(len(lanes)) or begin(self, lanes, masks))
+    monkeypatch.setattr(
+        SharedCache,
+        "begin",
+        lambda self, lanes, masks: together.append(len(lanes)) or begin(self, lanes, masks),
+    )
     for step in range(steps):
         if step in (0, 1, 2, 6, 9):
             pairs.append((model.open(), model.open()))
@@ -86,11 +106,19 @@ def differing_in_company(model, monkeypatch, steps: int = 14) -> tuple[int, int]
         for pair in pairs:
             if not pair[0].cached_tokens or source.random() < 0.2:
                 earlier = pair[0].cached_tokens
-                tokens = [*earlier[:source.randrange(len(earlier) + 1)], *text(source, source.randrange(2, 20))][-90:]
+                tokens = [
+                    *earlier[: source.randrange(len(earlier) + 1)],
+                    *text(source, source.randrange(2, 20)),
+                ][-90:]
                 for target in pair:
                     target.sync(tokens)
         here = source.sample(pairs, source.randrange(1, len(pairs) + 1))
-        trees = [source.choice((random_tree(source, VOCAB, 5, 3), DraftTree.chain(tuple(text(source, 3))), DraftTree())) for _ in here]
+        trees = [
+            source.choice(
+                (random_tree(source, VOCAB, 5, 3), DraftTree.chain(tuple(text(source, 3))), DraftTree())
+            )
+            for _ in here
+        ]
         for (one, alone), tree, got in zip(here, trees, score_packed([one for one, _ in here], trees)):
             off += int((got.logits != alone.score(tree).logits).any(-1).sum())
             path, token = path_of(source, tree), source.randrange(VOCAB)
@@ -149,7 +177,11 @@ def test_the_memory_goes_with_sequences_that_nobody_closed(folder):
     targets.clear()
     del target
     gc.collect()
-    assert not model.shared_cache.places and not model.shared_cache.tokens and not model.shared_cache.store.numel()
+    assert (
+        not model.shared_cache.places
+        and not model.shared_cache.tokens
+        and not model.shared_cache.store.numel()
+    )
 
 
 def test_the_copy_stays_below_its_limit_when_long_texts_meet_many(folder, monkeypatch):
@@ -163,7 +195,8 @@ def test_the_copy_stays_below_its_limit_when_long_texts_meet_many(folder, monkey
 
 
 def score_alike(model, lengths) -> int:
-    """How many places the copy has during a packed pass over texts of these lengths, of which each has the bits of it alone."""
+    """How many places the copy has during a packed pass over texts of these lengths, of which each has the
+    bits of it alone."""
     source, targets = random.Random(1), [model.open() for _ in lengths]
     texts = [text(source, n) for n in lengths]
     for target, ids in zip(targets, texts):
@@ -183,7 +216,9 @@ def score_alike(model, lengths) -> int:
 
 
 def test_sequences_may_be_closed_while_another_thread_runs_a_pass(folder):
-    model, stop, failed = Int8Model(checkpoint(folder, "llama")), threading.Event(), []
+    model = Int8Model(checkpoint(folder, "llama"))
+    stop = threading.Event()
+    failed = []
 
     def closes():
         while not stop.is_set():
@@ -218,7 +253,13 @@ def test_states_and_entries_go_to_whom_they_belong(model):
     source = random.Random(3)
     tokens = [text(source, 9), text(source, 14)]
     plain = DraftTree((5, 7), (-1, 0), (-1, -1))
-    probed = DraftTree((7, -1), (-1, 0), (-1,) * 2, probes=frozenset({1}), inputs=(HiddenInput(1, (1,), lambda x: x[[0]] * 2),))
+    probed = DraftTree(
+        (7, -1),
+        (-1, 0),
+        (-1,) * 2,
+        probes=frozenset({1}),
+        inputs=(HiddenInput(1, (1,), lambda x: x[[0]] * 2),),
+    )
     alone, together = [[model.open() for _ in tokens] for _ in range(2)]
     for targets in (alone, together):
         for target, ids, want in zip(targets, tokens, (frozenset({"final", "layer:2"}), frozenset())):
@@ -227,8 +268,14 @@ def test_states_and_entries_go_to_whom_they_belong(model):
     wants = [target.score(tree) for target, tree in zip(alone, (plain, probed))]
     gots = together[0].score_many(together, [plain, probed])
     for got, want in zip(gots, wants):
-        assert got.hidden_states.keys() == want.hidden_states.keys() and (got.logits - want.logits).abs().max() < 1e-11
-        assert all((got.hidden_states[name] - want.hidden_states[name]).abs().max() < 1e-11 for name in want.hidden_states)
+        assert (
+            got.hidden_states.keys() == want.hidden_states.keys()
+            and (got.logits - want.logits).abs().max() < 1e-11
+        )
+        assert all(
+            (got.hidden_states[name] - want.hidden_states[name]).abs().max() < 1e-11
+            for name in want.hidden_states
+        )
     again = together[0].score_many(together, [plain.add(3, 1), probed])
     assert (again[0].logits[:3] - gots[0].logits).abs().max() < 1e-11
 
@@ -244,7 +291,9 @@ def test_trees_that_grow_are_scored_from_their_new_nodes_on(model):
     for depth in range(4):
         here = [i for i in range(3) if depth <= 2 * i]
         trees, starts = [DraftTree.chain(chains[i][:depth]) for i in here], [max(0, depth - 1)] * len(here)
-        for i, tree, got in zip(here, trees, together[0].score_many([together[i] for i in here], trees, starts)):
+        for i, tree, got in zip(
+            here, trees, together[0].score_many([together[i] for i in here], trees, starts)
+        ):
             want = alone[i].score(tree, max(0, depth - 1))
             assert got.logits.shape == want.logits.shape and (got.logits - want.logits).abs().max() < 1e-11
 
@@ -259,7 +308,9 @@ def test_rows_that_wait_are_fed_with_the_pass(model):
     second.sync(longer)
     tree = DraftTree.chain((1, 2))
     got = first.score_many([first, second], [tree, DraftTree()])[0]
-    assert (got.logits - alone.score(tree).logits).abs().max() < 1e-11 and first.cached_tokens == alone.cached_tokens
+    assert (
+        got.logits - alone.score(tree).logits
+    ).abs().max() < 1e-11 and first.cached_tokens == alone.cached_tokens
 
 
 def test_what_is_no_batch_is_refused(model, folder):
@@ -305,7 +356,9 @@ def test_the_reference_is_transformers(folder):
     for target, tokens in zip(targets, prompts):
         target.sync(tokens)
     chains = [text(source, i) for i in range(6)]
-    for tokens, chain, got in zip(prompts, chains, targets[0].score_many(targets, [DraftTree.chain(c) for c in chains])):
+    for tokens, chain, got in zip(
+        prompts, chains, targets[0].score_many(targets, [DraftTree.chain(c) for c in chains])
+    ):
         with torch.inference_mode():
-            want = net(torch.tensor([[*tokens, *chain]])).logits[0][len(tokens) - 1:]
+            want = net(torch.tensor([[*tokens, *chain]])).logits[0][len(tokens) - 1 :]
         assert (got.logits - want).abs().max() < 3e-5

@@ -1,4 +1,6 @@
-"""A target over a part of its own keys and values: what is kept, and that it is the target itself where all of it is."""
+"""A target over a part of its own keys and values: what is kept, and that it is the target itself where all
+of it is."""
+
 from __future__ import annotations
 
 import pytest
@@ -19,7 +21,9 @@ def one(tmp_path_factory):
 
 
 def rows(n=10, layers=2, heads=2, width=4):
-    return torch.randn(layers, 2, heads, n, width, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return torch.randn(
+        layers, 2, heads, n, width, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
 
 
 def test_the_first_and_the_latest_rows_are_kept():
@@ -36,7 +40,7 @@ def test_the_pieces_most_like_the_last_key_are_kept_by_layer_and_head():
     for layer in range(2):
         for head in range(2):
             keys = all_rows[layer, 0, head]
-            alike = [float(keys[i:i + 2].mean(0) @ keys[-1]) for i in range(0, 8, 2)]
+            alike = [float(keys[i : i + 2].mean(0) @ keys[-1]) for i in range(0, 8, 2)]
             best = sorted(sorted(range(4), key=lambda i: -alike[i])[:2])
             want = [2 * i + k for i in best for k in (0, 1)] + [8, 9, 10]
             assert torch.equal(kept[layer, :, head], all_rows[layer, :, head, want])
@@ -60,8 +64,14 @@ def test_a_view_that_keeps_everything_is_the_target_and_one_that_does_not_is_not
     chain = DraftTree.chain([1, 2, 3])
     want = target.score(chain).logits
     target.sync(PROMPT)
-    for keep, same in ((SinksAndWindow(4, 60), True), (SinksAndWindow(1, 3), False), (RoundedCache(8, 4, 20), True), (RoundedCache(1, 2, 2), False),
-                       (RelevantChunks(2, 60, 2), True), (RelevantChunks(2, 2, 2), False)):
+    for keep, same in (
+        (SinksAndWindow(4, 60), True),
+        (SinksAndWindow(1, 3), False),
+        (RoundedCache(8, 4, 20), True),
+        (RoundedCache(1, 2, 2), False),
+        (RelevantChunks(2, 60, 2), True),
+        (RelevantChunks(2, 2, 2), False),
+    ):
         view = target.partial_cache(keep)
         view.sync(PROMPT)
         off = float((view.score(chain).logits - want).abs().max())
@@ -71,7 +81,11 @@ def test_a_view_that_keeps_everything_is_the_target_and_one_that_does_not_is_not
 @torch.inference_mode()
 def test_what_is_taken_in_round_by_round_is_what_is_taken_at_once(one):
     """After many rounds, trees among them, a view says what a new one says; and keys keep their positions."""
-    for keep in (lambda: SinksAndWindow(2, 4), lambda: RoundedCache(3, 4, 2), lambda: RelevantChunks(2, 4, 3)):
+    for keep in (
+        lambda: SinksAndWindow(2, 4),
+        lambda: RoundedCache(3, 4, 2),
+        lambda: RelevantChunks(2, 4, 3),
+    ):
         parts = magicdec.METHOD.build(one, gamma=2, window=4, sinks=2)
         target = one.target = one.fresh()
         view, state = target.partial_cache(keep()), State(list(PROMPT), limit=40)
@@ -87,7 +101,10 @@ def test_what_is_taken_in_round_by_round_is_what_is_taken_at_once(one):
             assert view.kept < len(state.tokens) - 1 or isinstance(view.keep, RoundedCache)
 
 
-@pytest.mark.parametrize("method, knobs", [(magicdec.METHOD, {"window": 3, "sinks": 1}), (quantspec.METHOD, {"bits": 1, "group": 2, "window": 1})])
+@pytest.mark.parametrize(
+    "method, knobs",
+    [(magicdec.METHOD, {"window": 3, "sinks": 1}), (quantspec.METHOD, {"bits": 1, "group": 2, "window": 1})],
+)
 def test_greedy(method, knobs, one):
     assert check_greedy(method, [one], ([1], PROMPT), 24, **knobs) > 1.2
     told = [data for kind, data in play_all(method, one, PROMPT, 24, **knobs)[2].notes if kind == "own_cache"]
@@ -99,4 +116,6 @@ def test_triforce_has_two_checks_one_inside_the_other(one):
     written, outcomes, state = play_all(triforce.METHOD, one, PROMPT, 24, budget=4, size=2, window=2)
     assert written == greedy(one.net, PROMPT, 24)
     assert any(kind == "staged" and data["rounds"] > 0 for kind, data in state.notes)
-    assert any(o.verdict.kind == "correction" for o in outcomes), "what the middle level passed fell at the last one"
+    assert any(o.verdict.kind == "correction" for o in outcomes), (
+        "what the middle level passed fell at the last one"
+    )

@@ -1,4 +1,6 @@
-"""Fidelity of the int8 forward to the floats of the embedded model, on fixed sampled answers, and that spoiled weights are noticed."""
+"""Fidelity of the int8 forward to the floats of the embedded model, on fixed sampled answers, and that
+spoiled weights are noticed."""
+
 from __future__ import annotations
 
 import json
@@ -16,7 +18,9 @@ from ..message_codes import refuses
 from .tiny import VOCAB, checkpoint
 
 FOLDER = ROOT / "assets" / "models" / "SmolLM2-135M-Instruct"
-ANSWERS = Path(__file__).parent / "sampled_answers.json"  # [prompt length, token ids of chat prompt and answer], temperature 0, 0.7 and 1
+ANSWERS = (
+    Path(__file__).parent / "sampled_answers.json"
+)  # [prompt length, token ids of chat prompt and answer], temperature 0, 0.7 and 1
 KL, AGREEMENT = 0.011, 0.95
 
 

@@ -1,4 +1,6 @@
-"""Targets with states: outputs of a tree equal the plain forward on each path, and the state after a commit the sequential one."""
+"""Targets with states: outputs of a tree equal the plain forward on each path, and the state after a commit
+the sequential one."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -19,29 +21,75 @@ TREE = DraftTree((5, 7, 9, 11, 13, 5), (-1, -1, 0, 0, 1, 2), (-1,) * 6)
 def mamba2():
     from transformers import Mamba2Config, Mamba2ForCausalLM
 
-    return Mamba2ForCausalLM(Mamba2Config(num_heads=6, head_dim=16, vocab_size=VOCAB, hidden_size=48, state_size=8, num_hidden_layers=3,
-                                          n_groups=2, pad_token_id=0, tie_word_embeddings=False))
+    return Mamba2ForCausalLM(
+        Mamba2Config(
+            num_heads=6,
+            head_dim=16,
+            vocab_size=VOCAB,
+            hidden_size=48,
+            state_size=8,
+            num_hidden_layers=3,
+            n_groups=2,
+            pad_token_id=0,
+            tie_word_embeddings=False,
+        )
+    )
 
 
 def bamba():
     """A hybrid: its second layer is attention."""
     from transformers import BambaConfig, BambaForCausalLM
 
-    return BambaForCausalLM(BambaConfig(
-        vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-        attn_layer_indices=[1], mamba_n_heads=6, mamba_d_state=8, mamba_n_groups=2, pad_token_id=0))
+    return BambaForCausalLM(
+        BambaConfig(
+            vocab_size=VOCAB,
+            hidden_size=48,
+            intermediate_size=80,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            attn_layer_indices=[1],
+            mamba_n_heads=6,
+            mamba_d_state=8,
+            mamba_n_groups=2,
+            pad_token_id=0,
+        )
+    )
 
 
 def falcon_h1(norm="none"):
-    """Attention and Mamba-2 side by side in each layer, and a multiplier wherever the architecture has one."""
+    """Attention and Mamba-2 side by side in each layer, and a multiplier wherever the architecture has
+    one."""
     from transformers import FalconH1Config, FalconH1ForCausalLM
 
-    net = FalconH1ForCausalLM(FalconH1Config(
-        vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-        mamba_d_ssm=96, mamba_n_heads=6, mamba_d_state=8, mamba_n_groups=2, pad_token_id=0, key_multiplier=0.6, attention_in_multiplier=0.8,
-        attention_out_multiplier=0.9, ssm_in_multiplier=1.2, ssm_out_multiplier=0.9, ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 0.7],
-        mlp_multipliers=[0.9, 0.8], embedding_multiplier=1.3, lm_head_multiplier=0.5, mamba_rms_norm=norm != "none",
-        mamba_norm_before_gate=norm == "before", projectors_bias=True, mamba_proj_bias=True))
+    net = FalconH1ForCausalLM(
+        FalconH1Config(
+            vocab_size=VOCAB,
+            hidden_size=48,
+            intermediate_size=80,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            mamba_d_ssm=96,
+            mamba_n_heads=6,
+            mamba_d_state=8,
+            mamba_n_groups=2,
+            pad_token_id=0,
+            key_multiplier=0.6,
+            attention_in_multiplier=0.8,
+            attention_out_multiplier=0.9,
+            ssm_in_multiplier=1.2,
+            ssm_out_multiplier=0.9,
+            ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 0.7],
+            mlp_multipliers=[0.9, 0.8],
+            embedding_multiplier=1.3,
+            lm_head_multiplier=0.5,
+            mamba_rms_norm=norm != "none",
+            mamba_norm_before_gate=norm == "before",
+            projectors_bias=True,
+            mamba_proj_bias=True,
+        )
+    )
     for name, bias in net.named_parameters():
         if name.endswith("bias"):
             bias.data.normal_(std=0.3)
@@ -52,9 +100,20 @@ def linear():
     """Groups of 4 positions: the prompt ends in one, and trees cross its border."""
     from specviz.models.trainable import LinearLlamaConfig, LinearLlamaForCausalLM
 
-    net = LinearLlamaForCausalLM(LinearLlamaConfig(
-        vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-        head_dim=12, group=4, conv=5, pad_token_id=0))
+    net = LinearLlamaForCausalLM(
+        LinearLlamaConfig(
+            vocab_size=VOCAB,
+            hidden_size=48,
+            intermediate_size=80,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=12,
+            group=4,
+            conv=5,
+            pad_token_id=0,
+        )
+    )
     for layer in net.model.layers:
         layer.self_attn.value_conv.data.normal_(std=0.3)
         layer.self_attn.global_factor.data.fill_(0.3)
@@ -83,6 +142,7 @@ def reference(folder):
     def logits(ids):
         with torch.no_grad():
             return net(torch.tensor([ids]), use_cache=False).logits[0, -1]
+
     return logits
 
 
@@ -138,24 +198,34 @@ def test_the_state_after_a_commit_is_the_sequential_one(model, reference, path):
     fresh.sync(text)
     for a, b in zip(parts(target), parts(fresh), strict=True):
         assert a.shape == b.shape and (not a.numel() or float((a - b).abs().max()) < 1e-5)
-    assert target.cached_tokens == text[:-1] and gap(target.score(DraftTree()).logits, [reference(text)]) < 1e-5
+    assert (
+        target.cached_tokens == text[:-1] and gap(target.score(DraftTree()).logits, [reference(text)]) < 1e-5
+    )
 
 
-SPOILED = {"mamba2": ("conv", "ssm"), "bamba": ("conv", "ssm"), "falcon_h1": ("conv", "ssm", "k"), "linear_llama": ("sums", "window")}
+SPOILED = {
+    "mamba2": ("conv", "ssm"),
+    "bamba": ("conv", "ssm"),
+    "falcon_h1": ("conv", "ssm", "k"),
+    "linear_llama": ("sums", "window"),
+}
 
 
 def with_part(state, before, name):
     """A state with one of its tensors as it was before; as long as the others, if it grows with the text."""
     if hasattr(state, "parts"):
-        return replace(state, parts=tuple(map(with_part, state.parts, before.parts, [name] * len(state.parts))))
+        return replace(
+            state, parts=tuple(map(with_part, state.parts, before.parts, [name] * len(state.parts)))
+        )
     if not hasattr(state, name):
         return state
     new, old = getattr(state, name), getattr(before, name)
-    return replace(state, **{name: torch.cat([old, torch.zeros_like(new[len(old):])])})
+    return replace(state, **{name: torch.cat([old, torch.zeros_like(new[len(old) :])])})
 
 
 def test_a_state_that_forgets_a_part_or_the_replay_is_caught(model, reference):
-    """Spoiled variants: a part of the states left as it was before the commit, and a replay of the wrong path."""
+    """Spoiled variants: a part of the states left as it was before the commit, and a replay of the wrong
+    path."""
     for spoil in ("path", *SPOILED[model.config["model_type"]]):
         target = model.open()
         target.sync(PROMPT)
@@ -181,10 +251,13 @@ def test_a_convolution_that_reads_other_branches_is_caught(model, reference, mon
 
 
 def border_blind(sides):
-    """What the published code does: rows beyond the border see nothing of the group that the draft completes."""
+    """What the published code does: rows beyond the border see nothing of the group that the draft
+    completes."""
+
     def spoiled(self, running, place):
         local, earlier = sides(self, running, place)
         return local, earlier & False
+
     return spoiled
 
 
@@ -221,7 +294,8 @@ def test_hidden_states_and_entries(model):
     target.sync(PROMPT)
     scores = target.score(TREE)
     assert {name: tuple(states.shape) for name, states in scores.hidden_states.items()} == dict.fromkeys(
-        ("final", "layer:0", "layer:2"), (7, 48))
+        ("final", "layer:0", "layer:2"), (7, 48)
+    )
     assert torch.equal(target.head(scores.hidden_states["final"]), scores.logits)
     assert torch.equal(scores.hidden_states["layer:0"][1:], target.embed(list(TREE.tokens)))
 
@@ -230,11 +304,23 @@ def test_configs_that_do_not_fit_are_refused(folder, tmp_path):
     import json
 
     config = json.loads((folder / "config.json").read_text())
-    own = {"mamba2": ({"num_heads": 5}, {"state_size": "8"}, {"time_step_limit": [2, 1]}),
-           "bamba": ({"mamba_n_heads": 5}, {"time_step_limit": [2, 1]}, {"mlp_bias": True}),
-           "falcon_h1": ({"mamba_n_heads": 5}, {"ssm_multipliers": [1.0]}, {"key_multiplier": "2"}, {"lm_head_multiplier": True}),
-           "linear_llama": ({"group": "4"}, {"head_dim": 11}, {"rope_parameters": {"rope_type": "yarn"}})}[config["model_type"]]
-    for change in ({"hidden_act": "gelu"}, {"model_type": "mamba"}, {"quantization_config": {"quant_method": "gptq"}}, *own):
+    own = {
+        "mamba2": ({"num_heads": 5}, {"state_size": "8"}, {"time_step_limit": [2, 1]}),
+        "bamba": ({"mamba_n_heads": 5}, {"time_step_limit": [2, 1]}, {"mlp_bias": True}),
+        "falcon_h1": (
+            {"mamba_n_heads": 5},
+            {"ssm_multipliers": [1.0]},
+            {"key_multiplier": "2"},
+            {"lm_head_multiplier": True},
+        ),
+        "linear_llama": ({"group": "4"}, {"head_dim": 11}, {"rope_parameters": {"rope_type": "yarn"}}),
+    }[config["model_type"]]
+    for change in (
+        {"hidden_act": "gelu"},
+        {"model_type": "mamba"},
+        {"quantization_config": {"quant_method": "gptq"}},
+        *own,
+    ):
         (tmp_path / "config.json").write_text(json.dumps(config | change))
         with pytest.raises(ModelError):
             RecurrentModel(tmp_path)

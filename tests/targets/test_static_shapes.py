@@ -1,4 +1,6 @@
-"""The forward of fixed shapes gives the eager one's numbers, and does nothing that a recording could not hold."""
+"""The forward of fixed shapes gives the eager one's numbers, and does nothing that a recording could not
+hold."""
+
 from __future__ import annotations
 
 import random
@@ -38,7 +40,7 @@ def text(seed: int, n: int) -> list[int]:
 def poison(target):
     """Large finite values in every slot that nothing may read."""
     if target._cache is not None:
-        target._cache[:, :, :, target._map.slot[len(target.cached_tokens):]] = 1e4
+        target._cache[:, :, :, target._map.slot[len(target.cached_tokens) :]] = 1e4
 
 
 def held(target):
@@ -48,9 +50,14 @@ def held(target):
 def as_it_lies(target):
     """Keys and values by the map, without moving them into order."""
     target.flush()
-    rows = target._map.slot[:len(target.cached_tokens)]
-    return [tuple(x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2) if i == 0 else x for i, x in enumerate(layer[:, :, rows]))
-            for layer in target._cache]
+    rows = target._map.slot[: len(target.cached_tokens)]
+    return [
+        tuple(
+            x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2) if i == 0 else x
+            for i, x in enumerate(layer[:, :, rows])
+        )
+        for layer in target._cache
+    ]
 
 
 @pytest.mark.parametrize("cache_of", [held, as_it_lies])
@@ -58,7 +65,9 @@ def as_it_lies(target):
 def test_random_rounds_equal_the_uncached_forward(folder, kind, cache_of):
     path = checkpoint(folder, kind)
     reference = Reference(transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval())
-    target, seen, moved = StaticModel(path).open(), set(), 0
+    target = StaticModel(path).open()
+    seen = set()
+    moved = 0
     for error, cache, happened in play_rounds(target, reference, cache_of, poison, 30, seed=FAST.index(kind)):
         assert error < 1e-5 and cache < 1e-5, (error, cache, happened)
         seen.add(happened)
@@ -77,11 +86,17 @@ def test_rows_of_any_number_equal_the_eager_ones(folder):
         eager.sync(tokens)
         tree = random_tree(source, VOCAB, nodes, 6)
         assert (target.score(tree).logits - eager.score(tree).logits).abs().max() < 2e-5
-        assert target.bucket == min(b for b in BUCKETS if b > nodes) if nodes < 64 else target.eager[TOO_MANY] == 1
+        assert (
+            target.bucket == min(b for b in BUCKETS if b > nodes)
+            if nodes < 64
+            else target.eager[TOO_MANY] == 1
+        )
         path_taken = tree.path(nodes - 1) if nodes else ()
         for one in (target, eager):
             one.commit(Verdict(tuple(path_taken), 5, "plain"))
-        assert (target.score(DraftTree.chain((3, 4))).logits - eager.score(DraftTree.chain((3, 4))).logits).abs().max() < 2e-5
+        assert (
+            target.score(DraftTree.chain((3, 4))).logits - eager.score(DraftTree.chain((3, 4))).logits
+        ).abs().max() < 2e-5
 
 
 def test_a_path_is_committed_without_moving_a_row(model):
@@ -148,16 +163,23 @@ def test_a_room_outlives_its_run_and_grows(model, folder):
 
 
 class Shapes(TorchDispatchMode):
-    """Every operation below autograd: its name and the shapes it gives; and those that read values to know a shape."""
+    """Every operation below autograd: its name and the shapes it gives; and those that read values to know
+    a shape."""
 
     def __init__(self, waits, counts):
         super().__init__()
-        self.waits, self.shapes, self.counts = waits, [], counts
+        self.waits = waits
+        self.shapes = []
+        self.counts = counts
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name, out = func.overloadpacket.__name__, func(*args, **(kwargs or {}))
-        by_mask = name in ("index", "index_put_") and any(i is not None and i.dtype == torch.bool for i in args[1])
-        reads = by_mask or any(word in name for word in ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal"))
+        by_mask = name in ("index", "index_put_") and any(
+            i is not None and i.dtype == torch.bool for i in args[1]
+        )
+        reads = by_mask or any(
+            word in name for word in ("_local_scalar_dense", "nonzero", "masked_select", "unique", "equal")
+        )
         if reads and self.counts(args[0]):
             self.waits.append(name)
         several = out if isinstance(out, (tuple, list)) else [out]
@@ -166,7 +188,8 @@ class Shapes(TorchDispatchMode):
 
 
 class Watch(TorchFunctionMode):
-    """What a recording could not hold: values read by the host, shapes that follow from values, shapes that change.
+    """What a recording could not hold: values read by the host, shapes that follow from values, shapes that
+    change.
 
     counts: of which tensors a read counts.
     """
@@ -229,9 +252,21 @@ def test_what_is_recorded_reads_no_value_and_never_changes_shape(model, watched)
     assert len(watched[0].shapes) > 50
 
 
-@pytest.mark.parametrize("wait", [
-    lambda x: bool(x.sum() > 2), lambda x: x.nonzero(), lambda x: x[x > 1], lambda x: x.tolist(), lambda x: x.cpu(), lambda x: int(x[0]),
-    lambda x: x[x[1]:], lambda x: x.masked_select(x > 1), lambda x: x.numpy(), lambda x: x.max().item()])
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda x: bool(x.sum() > 2),
+        lambda x: x.nonzero(),
+        lambda x: x[x > 1],
+        lambda x: x.tolist(),
+        lambda x: x.cpu(),
+        lambda x: int(x[0]),
+        lambda x: x[x[1] :],
+        lambda x: x.masked_select(x > 1),
+        lambda x: x.numpy(),
+        lambda x: x.max().item(),
+    ],
+)
 def test_the_watch_sees_what_it_must(wait):
     with Watch() as watch:
         wait(torch.arange(4))
@@ -239,7 +274,8 @@ def test_the_watch_sees_what_it_must(wait):
 
 
 def test_a_pass_reads_nothing_back_from_the_device(model):
-    """Around what is recorded, too: inputs are written from the host, the map is the host's own, and logits are handed on unread."""
+    """Around what is recorded, too: inputs are written from the host, the map is the host's own, and logits
+    are handed on unread."""
     target, source = model.open(), random.Random(4)
     target.sync(text(1, 20))
     for _ in range(4):

@@ -1,5 +1,6 @@
-"""The target that reads a picture: rows of trees equal transformers' on each path behind the picture's rows, after every commit and
-rewind; a target that forgets those rows is caught."""
+"""The target that reads a picture: rows of trees equal transformers' on each path behind the picture's
+rows, after every commit and rewind; a target that forgets those rows is caught."""
+
 from __future__ import annotations
 
 import json
@@ -15,7 +16,9 @@ from specviz.targets.vision import VisionModel, VisionTarget, unsupported_reason
 
 from .vision import PICTURES, SIZES, network, reference, save
 
-VOCAB, PROMPT, POSITIONS = 23, [3, 17, 5, 19, 11, 8, 8], 24
+VOCAB = 23
+PROMPT = [3, 17, 5, 19, 11, 8, 8]
+POSITIONS = 24
 TREE = DraftTree((5, 7, 9, 11, 13, 5), (-1, -1, 0, 0, 1, 2), (-1,) * 6)
 
 
@@ -50,21 +53,29 @@ def test_rows_of_a_tree_equal_the_plain_forward_behind_the_picture(net, model, p
     picture = None if picture is None else PICTURES[picture]
     target = opened(model, picture)
     prefill = target.sync(PROMPT)
-    assert prefill.num_computed == len(PROMPT) - 1 and prefill.first_position == 0, "the picture's rows are no tokens"
+    assert prefill.num_computed == len(PROMPT) - 1 and prefill.first_position == 0, (
+        "the picture's rows are no tokens"
+    )
     assert gap(prefill.logits[-1], reference(net, PROMPT[:-1], picture)[-1]) < 1e-4
     assert gap(target.score(TREE).logits, expected(net, PROMPT, TREE, picture)) < 1e-4
 
 
 def drive(kind, net, model):
     """The largest error of a target's logits over commits and rewinds."""
-    target, tokens, worst = opened(model, PICTURES[0], kind), list(PROMPT), 0.0
+    target = opened(model, PICTURES[0], kind)
+    tokens = list(PROMPT)
+    worst = 0.0
     target.sync(tokens)
     for path, token in (((1, 4), 2), ((), 6), ((0, 2, 5), 1)):
         worst = max(worst, gap(target.score(TREE).logits, expected(net, tokens, TREE, PICTURES[0])))
         target.commit(Verdict(path, token, "bonus"))
         tokens += [TREE.tokens[i] for i in path] + [token]
         worst = max(worst, gap(target.score(DraftTree()).logits[0], reference(net, tokens, PICTURES[0])[-1]))
-    for text in (tokens[:-3], tokens[:2] + [4, 4], tokens[:5]):  # a round is taken back; another text; a prefix
+    for text in (
+        tokens[:-3],
+        tokens[:2] + [4, 4],
+        tokens[:5],
+    ):  # a round is taken back; another text; a prefix
         target.sync(text)
         worst = max(worst, gap(target.score(TREE).logits, expected(net, text, TREE, PICTURES[0])))
     return worst
@@ -98,7 +109,7 @@ class PlacesLate(VisionTarget):
 
     def _place_picture(self):
         self._reserve(self.prefix)
-        self.slots[:, :, :, :self.prefix] = 0
+        self.slots[:, :, :, : self.prefix] = 0
 
 
 @pytest.mark.parametrize("kind", [GathersUnshifted, ForgetsAfterRollback, PlacesLate])
@@ -122,7 +133,11 @@ def test_another_picture_drops_the_cache_and_has_another_name(net, model):
     target.sync(PROMPT)
     first = target.prefix_id
     target.set_picture(PICTURES[1])
-    assert target.cached_tokens == [] and target.prefix_id not in ("", first) and opened(model, None).prefix_id == ""
+    assert (
+        target.cached_tokens == []
+        and target.prefix_id not in ("", first)
+        and opened(model, None).prefix_id == ""
+    )
     target.sync(PROMPT)
     assert gap(target.score(DraftTree()).logits[0], reference(net, PROMPT, PICTURES[1])[-1]) < 1e-4
 
@@ -131,7 +146,9 @@ def test_hidden_states_belong_to_the_tokens_alone(net, model):
     target = opened(model, PICTURES[0])
     target.capture(frozenset({"final", "layer:1"}))
     states = target.sync(PROMPT).hidden_states
-    assert {name: tuple(rows.shape) for name, rows in states.items()} == {name: (len(PROMPT) - 1, 16) for name in ("final", "layer:1")}
+    assert {name: tuple(rows.shape) for name, rows in states.items()} == {
+        name: (len(PROMPT) - 1, 16) for name in ("final", "layer:1")
+    }
 
 
 def test_a_target_of_text_reads_no_picture(model):
@@ -140,8 +157,15 @@ def test_a_target_of_text_reads_no_picture(model):
     assert error.value.code == "target.picture"
 
 
-@pytest.mark.parametrize("change", [{"vision_config": None}, {"vision_config": {**SIZES, "patch": 0}},
-                                    {"vision_config": {**SIZES, "labels": [[1], [2], [99]]}}, {"vision_config": SIZES}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"vision_config": None},
+        {"vision_config": {**SIZES, "patch": 0}},
+        {"vision_config": {**SIZES, "labels": [[1], [2], [99]]}},
+        {"vision_config": SIZES},
+    ],
+)
 def test_a_config_without_a_readable_encoder_is_refused(net, change):
     config = json.loads(net.config.to_json_string()) | {"model_type": "llama"}
     assert unsupported_reason(config) is None and unsupported_reason(config | change)
@@ -151,7 +175,10 @@ def test_weights_that_lack_the_encoder_are_refused(net, tmp_path):
     folder = save(net, tmp_path / "tiny")
     from safetensors.torch import load_file, save_file
 
-    save_file({name: t for name, t in load_file(folder / "model.safetensors").items() if "enter" not in name}, folder / "model.safetensors")
+    save_file(
+        {name: t for name, t in load_file(folder / "model.safetensors").items() if "enter" not in name},
+        folder / "model.safetensors",
+    )
     with pytest.raises(ModelError) as error:
         VisionModel(folder)
     assert error.value.code == "checkpoint.lacks_weight"

@@ -1,4 +1,6 @@
-"""Checkpoints that cannot be used are refused with one sentence before anything runs; those that can need no transformers."""
+"""Checkpoints that cannot be used are refused with one sentence before anything runs; those that can need
+no transformers."""
+
 from __future__ import annotations
 
 import json
@@ -13,7 +15,15 @@ from safetensors.torch import load_file, save_file
 
 from specviz.core import DraftTree
 from specviz.models import pretrained as hub
-from specviz.models.linear import HalfLinear, Layout, PackedLinear, PlainLinear, TransposedLinear, _measure, fastest_layout
+from specviz.models.linear import (
+    HalfLinear,
+    Layout,
+    PackedLinear,
+    PlainLinear,
+    TransposedLinear,
+    _measure,
+    fastest_layout,
+)
 from specviz.models.llama import WHY_NOT, unsupported_reason
 from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
@@ -44,6 +54,7 @@ def edit_weights(change):
         tensors = load_file(path / "model.safetensors")
         change(tensors)
         save_file(tensors, path / "model.safetensors")
+
     return spoiled
 
 
@@ -52,12 +63,13 @@ def edit_json(name, change):
         found = json.loads((path / name).read_text())
         change(found)
         (path / name).write_text(json.dumps(found))
+
     return spoiled
 
 
 def cut(path):
     whole = (path / "model.safetensors").read_bytes()
-    (path / "model.safetensors").write_bytes(whole[:len(whole) // 2])
+    (path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
 
 
 WRONG = {
@@ -66,13 +78,19 @@ WRONG = {
     "config.not_object spoiled": lambda path: (path / "config.json").write_text("[]"),
     "checkpoint.missing spoiled": lambda path: (path / "model.safetensors").unlink(),
     "checkpoint.cut_short": cut,
-    "checkpoint.lacks_weight model.layers.1.mlp.up_proj.weight": edit_weights(lambda t: t.pop("model.layers.1.mlp.up_proj.weight")),
+    "checkpoint.lacks_weight model.layers.1.mlp.up_proj.weight": edit_weights(
+        lambda t: t.pop("model.layers.1.mlp.up_proj.weight")
+    ),
     "checkpoint.lacks_weight lm_head.weight": edit_weights(lambda t: t.pop("lm_head.weight")),
-    "checkpoint.shape model.norm.weight (5,) (32,)":
-        edit_weights(lambda t: t.update({"model.norm.weight": torch.ones(5)})),
-    "checkpoint.not_numbers model.layers.2.self_attn.k_proj.weight":
-        edit_weights(lambda t: t["model.layers.2.self_attn.k_proj.weight"][3].fill_(torch.nan)),
-    "checkpoint.not_numbers model.norm.weight": edit_weights(lambda t: t["model.norm.weight"].fill_(torch.inf)),
+    "checkpoint.shape model.norm.weight (5,) (32,)": edit_weights(
+        lambda t: t.update({"model.norm.weight": torch.ones(5)})
+    ),
+    "checkpoint.not_numbers model.layers.2.self_attn.k_proj.weight": edit_weights(
+        lambda t: t["model.layers.2.self_attn.k_proj.weight"][3].fill_(torch.nan)
+    ),
+    "checkpoint.not_numbers model.norm.weight": edit_weights(
+        lambda t: t["model.norm.weight"].fill_(torch.inf)
+    ),
     "config.lacks hidden_size": edit_json("config.json", lambda c: c.pop("hidden_size")),
     "config.sizes": edit_json("config.json", lambda c: c.update(num_key_value_heads=3)),
     "config.size": edit_json("config.json", lambda c: c.update(num_hidden_layers=0)),
@@ -91,9 +109,15 @@ INDEX = "model.safetensors.index.json"
 WRONG_SHARDS = {
     "checkpoint.lacks_shard model-00002-of": lambda path: next(path.glob("model-00002-of*")).unlink(),
     "checkpoint.index weight_map": edit_json(INDEX, lambda index: index.pop("weight_map")),
-    "checkpoint.outside": edit_json(INDEX, lambda index: index["weight_map"].update({"model.norm.weight": "../good.safetensors"})),
-    "checkpoint.lacks_indexed": edit_json(INDEX, lambda index: index["weight_map"].update(
-        {"model.norm.weight": index["weight_map"]["model.embed_tokens.weight"]})),
+    "checkpoint.outside": edit_json(
+        INDEX, lambda index: index["weight_map"].update({"model.norm.weight": "../good.safetensors"})
+    ),
+    "checkpoint.lacks_indexed": edit_json(
+        INDEX,
+        lambda index: index["weight_map"].update(
+            {"model.norm.weight": index["weight_map"]["model.embed_tokens.weight"]}
+        ),
+    ),
 }
 
 
@@ -108,7 +132,8 @@ def test_shards_and_one_file_give_the_same_model(good, sharded):
     one, many = FastModel(good), FastModel(sharded)
     assert len(list(sharded.glob("*.safetensors"))) > 2
     assert torch.equal(one.embedding, many.embedding) and one.parameters == many.parameters == sum(
-        t.numel() for t in load_file(good / "model.safetensors").values())
+        t.numel() for t in load_file(good / "model.safetensors").values()
+    )
     logits = []
     for model in (one, many):
         target = model.open()
@@ -135,7 +160,10 @@ assert "transformers" not in sys.modules
 def test_what_our_forward_cannot_run_is_said_from_the_config_alone():
     llama, qwen = ({"model_type": kind, "max_position_embeddings": 100} for kind in ("mistral", "qwen2"))
     assert unsupported_reason(llama) is None
-    assert unsupported_reason({**llama, "sliding_window": 100}) is None and unsupported_reason({**qwen, "sliding_window": 8, "use_sliding_window": False}) is None
+    assert (
+        unsupported_reason({**llama, "sliding_window": 100}) is None
+        and unsupported_reason({**qwen, "sliding_window": 8, "use_sliding_window": False}) is None
+    )
     assert unsupported_reason({**llama, "sliding_window": 8}) == WHY_NOT["window"]
     assert unsupported_reason({**llama, "hidden_act": "gelu"}) == WHY_NOT["activation"].format(kind="gelu")
     for rope in ({"rope_parameters": {"rope_type": "yarn"}}, {"rope_scaling": {"type": "yarn", "factor": 2}}):
@@ -144,7 +172,10 @@ def test_what_our_forward_cannot_run_is_said_from_the_config_alone():
 
 
 def test_what_transformers_will_offer_is_read_from_the_config_alone():
-    assert "tree" in hub.capabilities({"model_type": "gpt2"}) and hub.unsupported_reason({"model_type": "gpt2"}) is None
+    assert (
+        "tree" in hub.capabilities({"model_type": "gpt2"})
+        and hub.unsupported_reason({"model_type": "gpt2"}) is None
+    )
     assert "tree" not in hub.capabilities({"layer_types": ["linear_attention", "full_attention"]})
     assert "encoder-decoder" in hub.unsupported_reason({"model_type": "t5", "is_encoder_decoder": True})
     assert "model_type" in hub.unsupported_reason({})
@@ -165,9 +196,19 @@ def test_a_layer_is_f_linear_in_every_layout(kind, biased):
 
 def test_weights_that_sixteen_bits_do_not_hold_are_never_rounded(monkeypatch):
     generator = torch.Generator().manual_seed(0)
-    full, half = torch.randn(24, 16, generator=generator), torch.randn(24, 16, generator=generator).bfloat16().float()
-    assert HalfLinear.represents_exactly(half) and not HalfLinear.represents_exactly(full) and not HalfLinear.represents_exactly(half * 2**40)
-    monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {(24, 16): {PlainLinear: {1: 5.0, 8: 9.0}, HalfLinear: {1: 2.0, 8: 3.0}}})
+    full, half = (
+        torch.randn(24, 16, generator=generator),
+        torch.randn(24, 16, generator=generator).bfloat16().float(),
+    )
+    assert (
+        HalfLinear.represents_exactly(half)
+        and not HalfLinear.represents_exactly(full)
+        and not HalfLinear.represents_exactly(half * 2**40)
+    )
+    monkeypatch.setattr(
+        "specviz.models.linear._measure",
+        lambda *_: {(24, 16): {PlainLinear: {1: 5.0, 8: 9.0}, HalfLinear: {1: 2.0, 8: 3.0}}},
+    )
     layout, x = fastest_layout([half], total=10), torch.randn(3, 16, generator=generator)
     assert layout.kernel == "fp16"
     assert torch.equal(layout(full)(x), torch.nn.functional.linear(x, full))
@@ -194,17 +235,31 @@ def test_a_layout_that_does_not_work_here_is_not_chosen(monkeypatch):
 
 
 def test_a_large_model_is_kept_in_one_layout(monkeypatch):
-    monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {(4, 4): {
-        PlainLinear: {1: 5.0, 8: 9.0}, TransposedLinear: {1: 2.0, 8: 6.0}, PackedLinear: {1: 6.0, 8: 3.0}}})
+    monkeypatch.setattr(
+        "specviz.models.linear._measure",
+        lambda *_: {
+            (4, 4): {
+                PlainLinear: {1: 5.0, 8: 9.0},
+                TransposedLinear: {1: 2.0, 8: 6.0},
+                PackedLinear: {1: 6.0, 8: 3.0},
+            }
+        },
+    )
     assert fastest_layout([torch.ones(4, 4)], total=10).kernel == "transposed and onednn"
-    assert fastest_layout([torch.ones(4, 4)], total=2**40).kernel == "transposed"  # half again as slow on average, against twice
+    assert (
+        fastest_layout([torch.ones(4, 4)], total=2**40).kernel == "transposed"
+    )  # half again as slow on average, against twice
     assert fastest_layout([torch.ones(4, 4, dtype=torch.float64)], total=10).kernel == "plain"
 
 
 def test_a_small_model_has_a_layout_for_every_shape_and_a_larger_one_the_best_for_all(monkeypatch):
-    monkeypatch.setattr("specviz.models.linear._measure", lambda *_: {
-        (4, 4): {PlainLinear: {1: 1.0, 8: 1.0}, TransposedLinear: {1: 2.0, 8: 2.0}},
-        (9, 4): {PlainLinear: {1: 9.0, 8: 9.0}, TransposedLinear: {1: 5.0, 8: 5.0}}})
+    monkeypatch.setattr(
+        "specviz.models.linear._measure",
+        lambda *_: {
+            (4, 4): {PlainLinear: {1: 1.0, 8: 1.0}, TransposedLinear: {1: 2.0, 8: 2.0}},
+            (9, 4): {PlainLinear: {1: 9.0, 8: 9.0}, TransposedLinear: {1: 5.0, 8: 5.0}},
+        },
+    )
     weights = [torch.ones(4, 4), torch.ones(9, 4)]
     small, large = fastest_layout(weights, total=100), fastest_layout(weights, total=2**27)
     assert small.kernel == "plain and transposed" and large.kernel == "transposed"
@@ -217,4 +272,6 @@ def test_every_shape_of_a_stack_is_measured_in_every_layout_that_works(monkeypat
     found = _measure([torch.ones(8, 4), torch.ones(8, 4), torch.ones(16, 4)], 0.0)
     assert set(found) == {(8, 4), (16, 4)}
     for seconds in found.values():
-        assert PlainLinear in seconds and all(set(by_rows) == {1, 8} and min(by_rows.values()) > 0 for by_rows in seconds.values())
+        assert PlainLinear in seconds and all(
+            set(by_rows) == {1, 8} and min(by_rows.values()) > 0 for by_rows in seconds.values()
+        )

@@ -1,5 +1,6 @@
-"""One acceptance rate for all verifiers: tried are the examined nodes whose parent was accepted; the share of all examined nodes has a name
-of its own."""
+"""One acceptance rate for all verifiers: tried are the examined nodes whose parent was accepted; the share
+of all examined nodes has a name of its own."""
+
 from __future__ import annotations
 
 from specviz.trace.events import Committed, Decided, Drafted
@@ -10,7 +11,9 @@ def folded(path, verdicts, parents=(-1, 0, 1, 2)):
     totals, depths = Totals(), {-1: 0}
     for i, parent in enumerate(parents):
         depths[i] = depths[parent] + 1
-    nodes = tuple({"id": i, "parent": parent, "depth": depths[i], "tok": i} for i, parent in enumerate(parents))
+    nodes = tuple(
+        {"id": i, "parent": parent, "depth": depths[i], "tok": i} for i, parent in enumerate(parents)
+    )
     totals.fold(Drafted(0, 0.0, 0.0, nodes))
     totals.fold(Decided(0, tuple({"node": i, "verdict": verdict} for i, verdict in enumerate(verdicts))))
     totals.fold(Committed(0, 0.0, path, (1,) * (len(path) + 1), "correction", None, None, {}, {}))

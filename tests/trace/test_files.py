@@ -1,4 +1,5 @@
 """Records of a run and back: every type round-trips, and no hostile file does more than be refused."""
+
 from __future__ import annotations
 
 import base64
@@ -22,7 +23,9 @@ from specviz.trace.schema import SCHEMA
 from ..message_codes import refuses
 from ..run.fakes import FakeLoaded
 
-quick = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 PROMPT = "the cat <|end|> \U0001f600"
 
 
@@ -33,10 +36,16 @@ def recorded():
     keys = ["speculative", "draft_tree"]
     recorders = [Recorder(lane, loaded.token_bytes, loaded.token_bytes.special) for lane in range(3)]
     records = []
-    for lane, event in race([Session(loaded, key, None, Sampling(0.9, seed=3)) for key in keys], PROMPT, 12, top_k_saved=4):
+    for lane, event in race(
+        [Session(loaded, key, None, Sampling(0.9, seed=3)) for key in keys], PROMPT, 12, top_k_saved=4
+    ):
         records += recorders[lane].take(event)
     started = next(Session(loaded, "autoregressive").run(PROMPT))
-    for event in (started, Noted(0, "pool", {"tokens": [[7, 9], [260]], "width": 3, "top": [[11, 0.5]]}), Failed("It broke.")):
+    for event in (
+        started,
+        Noted(0, "pool", {"tokens": [[7, 9], [260]], "width": 3, "top": [[11, 0.5]]}),
+        Failed("It broke."),
+    ):
         records += recorders[2].take(event)
     return records
 
@@ -53,7 +62,9 @@ def test_a_recording_is_valid_and_comes_back(tmp_path):
         assert back.records == trace.records and back.lanes == [0, 1, 2]
         assert Trace.load(str(tmp_path / name)).records == trace.records
     assert Trace.load(trace.lines()).records == Trace.load(trace.lines().encode()).records == trace.records
-    assert {r["type"] for r in trace.records} == SCHEMA.keys() - {"stop", "check"} and len(list(tmp_path.iterdir())) == 2
+    assert {r["type"] for r in trace.records} == SCHEMA.keys() - {"stop", "check"} and len(
+        list(tmp_path.iterdir())
+    ) == 2
 
 
 def test_every_token_has_its_bytes_before_it_is_named():
@@ -64,7 +75,9 @@ def test_every_token_has_its_bytes_before_it_is_named():
             if record["type"] == "vocab":
                 assert not known.keys() & {int(i) for i in record["tokens"]}  # once a lane
                 known |= {int(i): base64.b64decode(b) for i, b in record["tokens"].items()}
-                assert set(record["special"]) == {int(i) for i in record["tokens"]} & loaded.token_bytes.special
+                assert (
+                    set(record["special"]) == {int(i) for i in record["tokens"]} & loaded.token_bytes.special
+                )
             for node in record.get("nodes", ()):
                 assert node["tok"] in known and all(i in known for i, _ in node.get("top", ()))
             for name in ("top_p", "resid"):
@@ -86,7 +99,10 @@ def test_text_and_totals_by_lane():
     trace = Trace(recorded())
     for lane in (0, 1):
         pieces = [p for r in trace.of("text", lane) for p in r["pieces"]]
-        assert trace.text(lane).encode() == b"".join(base64.b64decode(p["b"]) for p in pieces).decode("utf-8", "replace").encode()
+        assert (
+            trace.text(lane).encode()
+            == b"".join(base64.b64decode(p["b"]) for p in pieces).decode("utf-8", "replace").encode()
+        )
         assert trace.totals(lane)["tokens"] == len(pieces) == 12
     assert trace.text(2) == "" and trace.header(1)["method"]["key"] == "draft_tree"
     with refuses(TraceError, "trace.lane", 9):
@@ -96,15 +112,24 @@ def test_text_and_totals_by_lane():
 def test_text_ends_before_the_stop_string():
     loaded = FakeLoaded()
     recorder = Recorder(0, loaded.token_bytes)
-    whole = [r for e in Session(loaded, "autoregressive").run(PROMPT, 30) for r in Recorder(0, loaded.token_bytes).take(e)]
+    whole = [
+        r
+        for e in Session(loaded, "autoregressive").run(PROMPT, 30)
+        for r in Recorder(0, loaded.token_bytes).take(e)
+    ]
     text = Trace(whole).text()
-    stop = next(text[i:i + 2] for i in range(4, 20) if "\ufffd" not in text[i:i + 2])
-    records = [r for e in Session(loaded, "speculative").run(PROMPT, 30, stop=[stop]) for r in recorder.take(e)]
-    assert Trace.load(lines(records)).text() == text[:text.index(stop)]
+    stop = next(text[i : i + 2] for i in range(4, 20) if "\ufffd" not in text[i : i + 2])
+    records = [
+        r for e in Session(loaded, "speculative").run(PROMPT, 30, stop=[stop]) for r in recorder.take(e)
+    ]
+    assert Trace.load(lines(records)).text() == text[: text.index(stop)]
 
 
 def test_what_is_not_finite_becomes_null():
-    assert without_nonfinite({"a": [float("nan"), (1.5, float("-inf"))], 3: True}) == {"a": [None, [1.5, None]], "3": True}
+    assert without_nonfinite({"a": [float("nan"), (1.5, float("-inf"))], 3: True}) == {
+        "a": [None, [1.5, None]],
+        "3": True,
+    }
 
 
 def changed(at, path, value):
@@ -127,7 +152,22 @@ def leaves(value, path=()):
         yield path
 
 
-WRONG = [None, True, "x" * 3000, -7, 1.5, 10**400, float("nan"), float("inf"), [], {}, [[[[]]]], {"a": {}}, "\u0000", "AA=A"]
+WRONG = [
+    None,
+    True,
+    "x" * 3000,
+    -7,
+    1.5,
+    10**400,
+    float("nan"),
+    float("inf"),
+    [],
+    {},
+    [[[[]]]],
+    {"a": {}},
+    "\u0000",
+    "AA=A",
+]
 
 
 @quick
@@ -150,7 +190,7 @@ def test_any_field_of_a_wrong_kind_is_refused_or_harmless(data):
 @given(st.integers(0, 10**6))
 def test_truncated_anywhere(cut):
     whole = lines(recorded())
-    part = whole[:cut % len(whole)]
+    part = whole[: cut % len(whole)]
     try:
         assert len(Trace.load(part + "\n").records) <= len(recorded())
     except TraceError as error:
@@ -163,7 +203,7 @@ def test_reordered_records_of_a_lane_are_refused(a, b):
     records = list(recorded())
     a, b = a % len(records), b % len(records)
     records[a], records[b] = records[b], records[a]
-    same = {r["lane"] for r in records[min(a, b):max(a, b) + 1]}
+    same = {r["lane"] for r in records[min(a, b) : max(a, b) + 1]}
     swapped = records[a]["lane"] == records[b]["lane"] or len(same) < 2
     if a != b and swapped:
         with pytest.raises(TraceError):
@@ -182,10 +222,14 @@ def test_noise_is_refused(noise):
 
 
 @quick
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-                    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
-                    max_leaves=12),
-       st.sampled_from(sorted(SCHEMA)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+        max_leaves=12,
+    ),
+    st.sampled_from(sorted(SCHEMA)),
+)
 def test_any_json_at_all_as_a_record(value, kind):
     record = value if not isinstance(value, dict) else {"type": kind, "seq": 0, "lane": 0, **value}
     with pytest.raises(TraceError):
@@ -194,7 +238,7 @@ def test_any_json_at_all_as_a_record(value, kind):
 
 def test_deep_nesting_and_bombs(tmp_path):
     with refuses(TraceError, "trace.json"):
-        Trace.load("{\"a\":" * 100_000 + "\n")
+        Trace.load('{"a":' * 100_000 + "\n")
     header = copy.deepcopy(recorded()[0])
     header["knobs"] = {"k": eval("[" * 40 + "]" * 40)}
     with refuses(TraceError, "trace.depth"):

@@ -15,7 +15,11 @@ ROOMS = {"viewer": "SV|SpecViz", "panels": "P|SpecVizPanels"}
 def test_each_stands_behind_what_it_reads_whatever_order_they_come_in() -> None:
     texts = {"a": "SV.a = SV.c.x;", "b": "SpecViz.b = 1;", "c": "SV.c = SV.b + SV.b;", "d": "SV.d = SV.a;"}
     want = ["b", "c", "a", "d"]
-    assert in_dependency_order(texts, "SV|SpecViz") == want == in_dependency_order(dict(reversed(texts.items())), "SV|SpecViz")
+    assert (
+        in_dependency_order(texts, "SV|SpecViz")
+        == want
+        == in_dependency_order(dict(reversed(texts.items())), "SV|SpecViz")
+    )
 
 
 def test_a_comparison_or_a_comment_provides_and_needs_nothing() -> None:
@@ -24,7 +28,11 @@ def test_a_comparison_or_a_comment_provides_and_needs_nothing() -> None:
 
 def test_several_may_add_to_one_name_and_a_reader_waits_for_all() -> None:
     add = "(P.views = P.views || {}).%s = 1;"
-    assert in_dependency_order({"a": "P.mount = P.views;", "b": add % "b", "c": add % "c"}, "P") == ["b", "c", "a"]
+    assert in_dependency_order({"a": "P.mount = P.views;", "b": add % "b", "c": add % "c"}, "P") == [
+        "b",
+        "c",
+        "a",
+    ]
 
 
 def test_a_circle_is_reported_with_its_members() -> None:
@@ -42,12 +50,24 @@ def test_the_pages_scripts_have_an_order(room: str) -> None:
     order = scripts_below(ASSETS / room, ROOMS[room], besides=("gradio",))
     provided: set[str] = set()
     for name in order:
-        own, needed = provided_and_needed((ASSETS / room / f"{name}.js").read_text(encoding="utf-8"), ROOMS[room])
+        own, needed = provided_and_needed(
+            (ASSETS / room / f"{name}.js").read_text(encoding="utf-8"), ROOMS[room]
+        )
         assert needed <= provided, name
         provided |= own
 
 
 def test_the_panels_read_only_what_the_viewer_provides() -> None:
-    viewer = set().union(*(provided_and_needed(p.read_text(encoding="utf-8"), "SV")[0] for p in (ASSETS / "viewer").rglob("*.js")))
-    read = set().union(*(provided_and_needed(p.read_text(encoding="utf-8"), "SpecViz")[1] for p in (ASSETS / "panels").glob("*.js")))
+    viewer = set().union(
+        *(
+            provided_and_needed(p.read_text(encoding="utf-8"), "SV")[0]
+            for p in (ASSETS / "viewer").rglob("*.js")
+        )
+    )
+    read = set().union(
+        *(
+            provided_and_needed(p.read_text(encoding="utf-8"), "SpecViz")[1]
+            for p in (ASSETS / "panels").glob("*.js")
+        )
+    )
     assert read and read <= viewer

@@ -21,7 +21,21 @@ def one_thread():
 @pytest.fixture(scope="session")
 def tiny():
     def run(work, recipe, *more):
-        return main([recipe, "--size", "tiny", "--steps", "25", "--work", str(work), "--device", "cpu", "--quiet", *more])
+        return main(
+            [
+                recipe,
+                "--size",
+                "tiny",
+                "--steps",
+                "25",
+                "--work",
+                str(work),
+                "--device",
+                "cpu",
+                "--quiet",
+                *more,
+            ]
+        )
 
     return run
 
@@ -31,7 +45,8 @@ SOME = ("tokenizer", "target", "generate", "draft", "medusa", "eagle", "datastor
 
 @pytest.fixture(scope="session")
 def work(tmp_path_factory, one_thread, tiny):
-    """What a few recipes made of one another; the recipes of every head are tried one by one, and together in ``whole``."""
+    """What a few recipes made of one another; the recipes of every head are tried one by one, and together
+    in ``whole``."""
     folder = tmp_path_factory.mktemp("training")
     for recipe in SOME:
         assert tiny(folder, recipe) == 0
@@ -47,11 +62,25 @@ def whole(tmp_path_factory, one_thread, tiny):
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory, one_thread):
-    """A work folder with the tiny target, its generations, and a narrower draft model that is right now and then."""
+    """A work folder with the tiny target, its generations, and a narrower draft model that is right now and
+    then."""
     work = test_features.written(tmp_path_factory.mktemp("pair"))
-    net = network(LlamaConfig(vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
-                              num_key_value_heads=1, max_position_embeddings=96, bos_token_id=None, eos_token_id=None,
-                              pad_token_id=None, tie_word_embeddings=True), seed=5)
+    net = network(
+        LlamaConfig(
+            vocab_size=48,
+            hidden_size=16,
+            intermediate_size=24,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            max_position_embeddings=96,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=None,
+            tie_word_embeddings=True,
+        ),
+        seed=5,
+    )
     net.get_input_embeddings().weight.data.mul_(0.5)
     net.save_pretrained(work / "models" / "Llama-specviz-draft")
     return work

@@ -1,5 +1,6 @@
-"""What every recipe of a drafter owes, asked the same way: it learns, a killed run resumes to the same losses, and the engine accepts
-what the replay of the text promises."""
+"""What every recipe of a drafter owes, asked the same way: it learns, a killed run resumes to the same
+losses, and the engine accepts what the replay of the text promises."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -55,12 +56,16 @@ def learns_and_resumes(run, kind, material, trained, place, monkeypatch):
 def whole_numbers(features, trained):
     """The features of a recipe with the target in single precision, as the engine runs it."""
     features.target = open_network(trained / "models" / TARGET, torch.float32)
-    features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
+    features.head, features.embedding = (
+        features.target.lm_head.weight,
+        features.target.get_input_embeddings().weight,
+    )
     return features
 
 
 def tokens_a_round(model, parts, answers):
-    """(tokens a round, tokens accepted) of the engine at temperature 0 on prompts of the answers, which it has to write again."""
+    """(tokens a round, tokens accepted) of the engine at temperature 0 on prompts of the answers, which it
+    has to write again."""
     rounds = committed = accepted = 0
     for answer in answers:
         target, made = model.open(), parts()
@@ -75,12 +80,17 @@ def tokens_a_round(model, parts, answers):
 
 
 def promised_and_kept(reader, drafter_of, guess_of, features, place, name, shape) -> tuple[float, float, int]:
-    """Tokens a round of a tree of this shape, greedy, by replay on the target's own text and by the engine; tokens accepted.
+    """Tokens a round of a tree of this shape, greedy, by replay on the target's own text and by the engine;
+    tokens accepted.
 
     drafter_of(model), guess_of(model): the drafter and the replay's guesses of a loaded head.
     """
     engine = FastModel(place / "models" / TARGET)
     model = reader.load(place / "models" / f"Llama-specviz-{name}", body(engine.open()))
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
-    expected_length = ranks.replay_tree_rounds(ranks.token_ranks(model, guess_of(model), features, chosen), shape)["block_efficiency"]
-    return expected_length, *tokens_a_round(engine, lambda: Parts(drafter_of(model), Fixed(max(shape.depths), 16), TokenRejection()), chosen)
+    expected_length = ranks.replay_tree_rounds(
+        ranks.token_ranks(model, guess_of(model), features, chosen), shape
+    )["block_efficiency"]
+    return expected_length, *tokens_a_round(
+        engine, lambda: Parts(drafter_of(model), Fixed(max(shape.depths), 16), TokenRejection()), chosen
+    )

@@ -11,8 +11,13 @@ VOCAB = 12
 def model(seed, scale):
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
-        tie_word_embeddings=True, initializer_range=scale,
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        tie_word_embeddings=True,
+        initializer_range=scale,
     )
     return LlamaForCausalLM(config).eval()
 
@@ -24,7 +29,14 @@ def probs(net, ids):
 
 def answer(ids, start, distributions, greedy):
     top = [p.log().topk(VOCAB) for p in distributions]
-    return Answer(torch.tensor(ids), start, "chat", 0.0 if greedy else 1.0, torch.stack([t.indices for t in top]), torch.stack([t.values for t in top]))
+    return Answer(
+        torch.tensor(ids),
+        start,
+        "chat",
+        0.0 if greedy else 1.0,
+        torch.stack([t.indices for t in top]),
+        torch.stack([t.values for t in top]),
+    )
 
 
 def greedy_answer(net, prompt, count):
@@ -60,7 +72,11 @@ def test_a_draft_that_is_the_target_is_always_accepted():
     target = model(0, 0.4)
     rows = acceptance.accepted_tokens(target, [greedy_answer(target, [2, 1], 20)])
     assert all(rows[0])
-    assert acceptance.replay_rounds(rows, 4) == {"block_efficiency": 5.0, "acceptance_rate": 1.0, "by_position": [1.0] * 4}
+    assert acceptance.replay_rounds(rows, 4) == {
+        "block_efficiency": 5.0,
+        "acceptance_rate": 1.0,
+        "by_position": [1.0] * 4,
+    }
 
 
 def test_at_temperature_one_the_share_accepted_is_the_overlap_of_the_distributions():

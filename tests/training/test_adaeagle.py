@@ -1,4 +1,6 @@
-"""The recipe of AdaEAGLE's length network: labels are what the engine's chains do, the loss weighs a draft too short, it learns and looks."""
+"""The recipe of AdaEAGLE's length network: labels are what the engine's chains do, the loss weighs a draft
+too short, it learns and looks."""
+
 from __future__ import annotations
 
 import pytest
@@ -65,12 +67,15 @@ def test_labels_are_what_the_engines_chains_do(trained):
 
 
 def test_a_trained_network_looks_at_its_input_and_decides_the_length(trained):
-    """On the engine, too: what the method asks for each round is what the network says of the token before the last."""
+    """On the engine, too: what the method asks for each round is what the network says of the token before
+    the last."""
     model = FastModel(trained / "models" / TARGET)
     target = model.open()
     place = trained / "models"
-    heads = {"adaeagle": draft_length.load(place / "Llama-specviz-adaeagle", body(target)),
-             "eagle": eagle_models.load(place / "Llama-specviz-eagle", body(target))}
+    heads = {
+        "adaeagle": draft_length.load(place / "Llama-specviz-adaeagle", body(target)),
+        "eagle": eagle_models.load(place / "Llama-specviz-eagle", body(target)),
+    }
     kit = type("Kit", (), {"target": target, "head": lambda self, kind: heads[kind]})()
     parts = METHOD.build(kit, **METHOD.read_knobs({"most": 3}))
     state = State([3, 7, 1, 4], Sampling(0.0), limit=12)
@@ -83,7 +88,9 @@ def test_a_trained_network_looks_at_its_input_and_decides_the_length(trained):
         with torch.inference_mode():
             want = float(heads["adaeagle"](target.embed([tokens[-2]])[0], hidden))
         budget = parts.policy.plan(state)
-        assert state.notes[-1][1]["predicted"] == pytest.approx(want, abs=2e-3) and budget.gamma == min(3, max(0, round(want)))
+        assert state.notes[-1][1]["predicted"] == pytest.approx(want, abs=2e-3) and budget.gamma == min(
+            3, max(0, round(want))
+        )
         lengths.append(want)
         play(parts, target, state)
     assert max(lengths) - min(lengths) > 1e-3

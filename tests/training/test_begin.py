@@ -1,4 +1,6 @@
-"""Heads that begin with another head's weights: what fits is copied, the rest stays as it was made, and nothing fitting is refused."""
+"""Heads that begin with another head's weights: what fits is copied, the rest stays as it was made, and
+nothing fitting is refused."""
+
 from __future__ import annotations
 
 import pytest
@@ -25,7 +27,10 @@ def job(tmp_path):
     folder = tmp_path / "models" / "Llama-specviz-eagle"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    save_file({"fc.weight": torch.full((3, 3), 7.0), "out.weight": torch.full((4, 3), 7.0)}, folder / "model.safetensors")
+    save_file(
+        {"fc.weight": torch.full((3, 3), 7.0), "out.weight": torch.full((4, 3), 7.0)},
+        folder / "model.safetensors",
+    )
     return Job(work=tmp_path, shipped=tmp_path, quiet=True, device="cpu", steps=1)
 
 
@@ -51,11 +56,22 @@ def test_where_nothing_fits_it_is_said(job):
 
 
 def test_a_run_begins_so_once_and_goes_on_from_its_checkpoint(job, tmp_path):
-    hparams = dict(begin="eagle", minutes=1, muon_lr=0.1, adamw_lr=0.1, weight_decay=0.0, clip=1.0, warmup_steps=1, decay=0.5)
+    hparams = dict(
+        begin="eagle",
+        minutes=1,
+        muon_lr=0.1,
+        adamw_lr=0.1,
+        weight_decay=0.0,
+        clip=1.0,
+        warmup_steps=1,
+        decay=0.5,
+    )
     first = Head()
     runner = Runner(job, "twice", first, hparams, tmp_path)
     assert (first.fc.weight == 7).all()
-    runner.train(lambda step: (first.fc(torch.ones(1, 3)).square().mean() + first.out.weight.square().mean(), 1))
+    runner.train(
+        lambda step: (first.fc(torch.ones(1, 3)).square().mean() + first.out.weight.square().mean(), 1)
+    )
     moved = first.fc.weight.clone()
     assert not (moved == 7).any()
     again = Head()

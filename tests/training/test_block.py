@@ -1,4 +1,6 @@
-"""The recipes of block drafters: they learn and resume, they use the text, and the engine keeps what the replay promises."""
+"""The recipes of block drafters: they learn and resume, they use the text, and the engine keeps what the
+replay promises."""
+
 from __future__ import annotations
 
 import pytest
@@ -57,7 +59,9 @@ def test_a_trained_drafter_uses_the_text(material, trained, kind):  # noqa: F811
     answer = features.heldout[0]
     batch = features.states(masked_block.collate([answer], len(answer.ids), features.device))
     rows = batch.layer.float()[:20]
-    embeds = torch.nn.functional.embedding(torch.tensor([5] + [head.mask_token] * (head.block - 1)), features.embedding).float()
+    embeds = torch.nn.functional.embedding(
+        torch.tensor([5] + [head.mask_token] * (head.block - 1)), features.embedding
+    ).float()
     order = torch.cat([torch.randperm(19, generator=torch.Generator().manual_seed(0)), torch.tensor([19])])
     with torch.inference_mode():
         drafts = []
@@ -78,16 +82,26 @@ def test_the_engine_keeps_what_the_replay_promises(material, trained, kind):  # 
     work = job(material, trained)
     features = masked_block.AuxStateFeatures(work, work.hparams(kind))
     features.target.float()
-    features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
+    features.head, features.embedding = (
+        features.target.lm_head.weight,
+        features.target.get_input_embeddings().weight,
+    )
     answer = next(a for a in features.heldout if a.greedy)
-    state = State(answer.ids[:answer.start].tolist(), Sampling(0.0), limit=len(answer.ids) - answer.start)
+    state = State(answer.ids[: answer.start].tolist(), Sampling(0.0), limit=len(answer.ids) - answer.start)
     parts = Parts(BlockChain(head), Fixed(head.length), TokenRejection())
     open_run(parts, target, state)
     rounds = 0
     while not state.done:
         play(parts, target, state)
         rounds += 1
-    written = state.tokens[answer.start:]
-    replayed = masked_block.accepted_by_step(head.float(), features, masked_block.Answer(torch.tensor(state.tokens), answer.start, "chat", 0.0,
-                                                               answer.top_ids, answer.top_logp))
-    assert chains.replay_rounds([replayed], head.length)["block_efficiency"] == pytest.approx(len(written) / rounds, abs=1e-4)
+    written = state.tokens[answer.start :]
+    replayed = masked_block.accepted_by_step(
+        head.float(),
+        features,
+        masked_block.Answer(
+            torch.tensor(state.tokens), answer.start, "chat", 0.0, answer.top_ids, answer.top_logp
+        ),
+    )
+    assert chains.replay_rounds([replayed], head.length)["block_efficiency"] == pytest.approx(
+        len(written) / rounds, abs=1e-4
+    )

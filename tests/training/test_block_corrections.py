@@ -1,4 +1,6 @@
-"""The recipes of corrections of a frozen DFlash: they learn and resume, leave DFlash alone, and the engine keeps what the replay promises."""
+"""The recipes of corrections of a frozen DFlash: they learn and resume, leave DFlash alone, and the engine
+keeps what the replay promises."""
+
 from __future__ import annotations
 
 import hashlib
@@ -23,7 +25,10 @@ from .recipes import killed
 from .test_features import STEPS, history, job, material  # noqa: F401
 
 LATER = pytest.mark.thorough
-KINDS = ("domino", *(pytest.param(kind, marks=LATER) for kind in ("dflash2", "lilicorr", "treeflash", "taps")))
+KINDS = (
+    "domino",
+    *(pytest.param(kind, marks=LATER) for kind in ("dflash2", "lilicorr", "treeflash", "taps")),
+)
 NAMES = ("domino", "dflash2", "lilicorr", "treeflash", "taps")
 
 
@@ -34,7 +39,9 @@ def recipe(kind):
 def with_drafter(material, drafted, place):  # noqa: F811
     """A job of its own place that has the same DFlash."""
     made = job(material, place)
-    (there := place / "models" / "Llama-specviz-dflash").exists() or there.symlink_to(drafted / "models" / "Llama-specviz-dflash")
+    (there := place / "models" / "Llama-specviz-dflash").exists() or there.symlink_to(
+        drafted / "models" / "Llama-specviz-dflash"
+    )
     return made
 
 
@@ -74,12 +81,20 @@ def loss(model, features, kind, work):
         for step in range(6):
             batch = features.batch(step, 0.0)
             blocks = features.blocks(batch, masked_block.sample_anchors(batch, 8, random.Random(step)))
-            found.append(float(block_corrections.distil(scores(model.float(), features, blocks), batch, blocks, work.hparams(kind))))
+            found.append(
+                float(
+                    block_corrections.distil(
+                        scores(model.float(), features, blocks), batch, blocks, work.hparams(kind)
+                    )
+                )
+            )
     return sum(found) / len(found)
 
 
 def digest(place):
-    return hashlib.sha256((place / "models" / "Llama-specviz-dflash" / "model.safetensors").read_bytes()).hexdigest()
+    return hashlib.sha256(
+        (place / "models" / "Llama-specviz-dflash" / "model.safetensors").read_bytes()
+    ).hexdigest()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in KINDS[3:]])
@@ -89,26 +104,45 @@ def test_the_engine_keeps_what_the_replay_promises(material, drafted, tmp_path, 
     place = recipe(kind)(work)
     model = FastModel(tmp_path / "models" / TARGET)
     target = model.open()
-    head, dflash = (reader.load(folder, body(target)) for reader, folder in (
-        (network_of(kind), place), (network, tmp_path / "models" / "Llama-specviz-dflash")))
+    head, dflash = (
+        reader.load(folder, body(target))
+        for reader, folder in (
+            (network_of(kind), place),
+            (network, tmp_path / "models" / "Llama-specviz-dflash"),
+        )
+    )
     features = block_corrections.Corrected(work, work.hparams(kind), kind)
     features.target.float()
-    features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
+    features.head, features.embedding = (
+        features.target.lm_head.weight,
+        features.target.get_input_embeddings().weight,
+    )
     answer = next(a for a in features.heldout if a.greedy)
-    state = State(answer.ids[:answer.start].tolist(), Sampling(0.0), limit=len(answer.ids) - answer.start)
+    state = State(answer.ids[: answer.start].tolist(), Sampling(0.0), limit=len(answer.ids) - answer.start)
     parts, rounds = Parts(BlockChain(dflash, correction=head), Fixed(dflash.length), TokenRejection()), 0
     open_run(parts, target, state)
     while not state.done:
         play(parts, target, state)
         rounds += 1
-    text = masked_block.Answer(torch.tensor(state.tokens), answer.start, "chat", 0.0, answer.top_ids, answer.top_logp)
+    text = masked_block.Answer(
+        torch.tensor(state.tokens), answer.start, "chat", 0.0, answer.top_ids, answer.top_logp
+    )
     with torch.inference_mode():
-        marks = block_corrections.accepted_by_step(head.float(), features, text, import_module(f"specviz.training.{kind}").scores)
-    assert chains.replay_rounds([marks], dflash.length)["block_efficiency"] == pytest.approx((len(state.tokens) - answer.start) / rounds, abs=1e-4)
+        marks = block_corrections.accepted_by_step(
+            head.float(), features, text, import_module(f"specviz.training.{kind}").scores
+        )
+    assert chains.replay_rounds([marks], dflash.length)["block_efficiency"] == pytest.approx(
+        (len(state.tokens) - answer.start) / rounds, abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_an_untrained_correction_that_begins_from_the_targets_tables_changes_nothing(material, drafted, tmp_path, kind):  # noqa: F811
+def test_an_untrained_correction_that_begins_from_the_targets_tables_changes_nothing(
+    material,  # noqa: F811
+    drafted,
+    tmp_path,
+    kind,
+):
     """Training starts at DFlash's own predictions (but LiLiCorr's, whose transitions are unit vectors)."""
     work = with_drafter(material, drafted, tmp_path)
     features = block_corrections.Corrected(work, work.hparams(kind), kind)

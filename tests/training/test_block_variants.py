@@ -1,4 +1,6 @@
-"""The recipes of DFlash's variants: they begin with DFlash's weights, learn the parts they name, resume, and store those parts alone."""
+"""The recipes of DFlash's variants: they begin with DFlash's weights, learn the parts they name, resume,
+and store those parts alone."""
+
 from __future__ import annotations
 
 from importlib import import_module
@@ -20,7 +22,13 @@ KINDS = ("jetspec", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_learns_its_parts_from_dflash_and_a_killed_run_resumes(material, drafted, tmp_path, monkeypatch, kind):  # noqa: F811
+def test_it_learns_its_parts_from_dflash_and_a_killed_run_resumes(
+    material,  # noqa: F811
+    drafted,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+    kind,
+):
     run, places = import_module(f"specviz.training.{kind}").run, [tmp_path / "whole", tmp_path / "again"]
     works = [with_drafter(material, drafted, place) for place in places]
     if kind == "dflash2_conv":
@@ -37,13 +45,18 @@ def test_it_learns_its_parts_from_dflash_and_a_killed_run_resumes(material, draf
     features = masked_block.AuxStateFeatures(works[0], works[0].hparams(kind))
     head = network_of(kind).load(made, features.target_info)
     plain = network.load(works[0].model(works[0].model_name("dflash")), features.target_info).state_dict()
-    own = {name for name, tensor in head.state_dict().items() if name not in plain or not torch.equal(tensor, plain[name])}
+    own = {
+        name
+        for name, tensor in head.state_dict().items()
+        if name not in plain or not torch.equal(tensor, plain[name])
+    }
     assert len(own) == count, "what is not stored is DFlash's"
 
 
 @pytest.mark.thorough
 def test_dflare_begins_with_dflashs_keys_and_values(material, drafted, tmp_path):  # noqa: F811
-    """The fitted projections of the text reproduce them better than one projection to their mean, in each layer."""
+    """The fitted projections of the text reproduce them better than one projection to their mean, in each
+    layer."""
     work = with_drafter(material, drafted, tmp_path)
     features = masked_block.AuxStateFeatures(work, work.hparams("dflare"))
     model = network_of("dflare").build(features.target_info, work.hparams("dflare")).float()

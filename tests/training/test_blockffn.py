@@ -1,4 +1,6 @@
-"""The recipe of the target with sparse experts: its two losses by their definition, the weight that adapts, and a tiny run."""
+"""The recipe of the target with sparse experts: its two losses by their definition, the weight that adapts,
+and a tiny run."""
+
 from __future__ import annotations
 
 import math
@@ -29,7 +31,9 @@ def test_locality_is_the_cross_entropy_of_neighbours():
             for a, b in zip(here, there):
                 p, q = (1 / (1 + math.exp(-blockffn.STEEPNESS * x)) for x in (a, b))
                 all_of_them.append(-(q * math.log(p) + (1 - q) * math.log(1 - p)))
-    assert float(blockffn.locality_loss(found)) == pytest.approx(sum(all_of_them) / len(all_of_them), rel=1e-4)
+    assert float(blockffn.locality_loss(found)) == pytest.approx(
+        sum(all_of_them) / len(all_of_them), rel=1e-4
+    )
 
 
 def test_chunks_are_charged_for_the_experts_that_any_of_their_tokens_uses():
@@ -37,11 +41,13 @@ def test_chunks_are_charged_for_the_experts_that_any_of_their_tokens_uses():
     for row in found:
         for first in (0, 4):
             idle = torch.ones(5)
-            for token in row[first:first + 4]:
+            for token in row[first : first + 4]:
                 active = token.clamp(min=0)
                 idle *= 1 - active / active.sum()
             all_of_them.append(1 - idle)
-    assert float(blockffn.chunk_loss(found, 4, EPS)) == pytest.approx(float(torch.cat(all_of_them).mean()), rel=1e-3)
+    assert float(blockffn.chunk_loss(found, 4, EPS)) == pytest.approx(
+        float(torch.cat(all_of_them).mean()), rel=1e-3
+    )
     one, each = torch.full((1, 4, 4), -1.0), torch.full((1, 4, 4), -1.0)
     one[:, :, 0] = 1
     each[0].fill_diagonal_(1)
@@ -54,10 +60,22 @@ def test_union_shares_grow_with_the_window():
     assert blockffn.union_shares(active) == {1: 0.25, 2: 0.5, 4: 1.0}
 
 
-@pytest.mark.parametrize("value, ratio", [(lambda step: 1.0 if step < 4 else 0.5, 0.5), (lambda step: 1.0 + step / 1e6, blockffn.LEAST_GROWTH),
-                                          (lambda step: 10.0 ** (step // 2), blockffn.MOST_FACTOR)])
+@pytest.mark.parametrize(
+    "value, ratio",
+    [
+        (lambda step: 1.0 if step < 4 else 0.5, 0.5),
+        (lambda step: 1.0 + step / 1e6, blockffn.LEAST_GROWTH),
+        (lambda step: 10.0 ** (step // 2), blockffn.MOST_FACTOR),
+    ],
+)
 def test_the_weight_follows_the_loss_from_interval_to_interval(value, ratio):
-    model = blockffn.ExpertsLlama(LlamaConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1), 2, 4)
+    model = blockffn.ExpertsLlama(
+        LlamaConfig(
+            vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
+        ),
+        2,
+        4,
+    )
     hparams = {"chunk_loss": 0.1, "every": 2, "hold": 6}
     found = [model.chunk_weight(hparams, value(step)) for step in range(9)]
     assert found[:7] == pytest.approx([0.1] * 7)
@@ -73,10 +91,18 @@ def test_a_tiny_run_resumes_and_ships_a_target_that_writes(tmp_path):
     assert job(4).last_log("blockffn")["steps"] == 4 and 0 < job(4).last_log("blockffn")["TLS"] < 1
     loaded = load(str(place), "none", "cpu")
     assert loaded.backend.name == "experts"
-    assert len(collect(Session(loaded, "prompt_lookup", sampling=Sampling(0.0)).run("Hello", 6)).token_ids) <= 6
+    assert (
+        len(collect(Session(loaded, "prompt_lookup", sampling=Sampling(0.0)).run("Hello", 6)).token_ids) <= 6
+    )
     assert load(str(place), str(place), "cpu").unsupported_reason(catalogue()["blockffn"]) is None
 
 
 def test_without_weights_there_is_no_such_loss():
-    model = blockffn.ExpertsLlama(LlamaConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1), 2, 4)
+    model = blockffn.ExpertsLlama(
+        LlamaConfig(
+            vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
+        ),
+        2,
+        4,
+    )
     assert model.sparsity({"locality": 0.0, "chunk_loss": 0.0}, 1) == 0.0

@@ -1,4 +1,6 @@
-"""The recipe of a consistency model: which blocks it is shown, its loss by hand, learning, resumption, and that a run writes its own text."""
+"""The recipe of a consistency model: which blocks it is shown, its loss by hand, learning, resumption, and
+that a run writes its own text."""
+
 from __future__ import annotations
 
 import copy
@@ -47,13 +49,18 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_
 
 
 def test_a_block_is_a_point_of_its_trajectory(features):
-    """No pass: tokens of the text in front of it. As many passes as places: the answer itself, which greedy decoding wrote."""
+    """No pass: tokens of the text in front of it. As many passes as places: the answer itself, which greedy
+    decoding wrote."""
     batch = features.states(collate(features.own.answers[:3], 64, features.device))
     points = cllm.trajectory_points(features.before, batch, NUMBERS | {"passes": 0}, random.Random(1))
     for row, text in enumerate(batch.ids.tolist()):
-        for owner, tokens, right, inside in zip(*(part[row].tolist() for part in (points.owners, points.tokens, points.right, points.inside))):
-            assert set(tokens) <= set(text[:owner + 1]) and owner >= START - 1 and inside[0]
-            assert [token for token, there in zip(right, inside) if there] == text[owner + 1:owner + 1 + sum(inside)]
+        for owner, tokens, right, inside in zip(
+            *(part[row].tolist() for part in (points.owners, points.tokens, points.right, points.inside))
+        ):
+            assert set(tokens) <= set(text[: owner + 1]) and owner >= START - 1 and inside[0]
+            assert [token for token, there in zip(right, inside) if there] == text[
+                owner + 1 : owner + 1 + sum(inside)
+            ]
     assert points.wrong.sum() > 6 and not (points.wrong & ~points.inside).any()
     first = points.wrong.int().argmax(-1, keepdim=True)
     assert (points.tokens != points.right).gather(-1, first)[points.wrong.any(-1)].all()
@@ -73,17 +80,19 @@ def test_a_pass_over_blocks_is_a_jacobi_pass_over_the_text(features):
         found = points.rows(model, model.rows(batch.ids)[1])
         for row, ids in enumerate(batch.ids):
             for owner, tokens, states in zip(points.owners[row], points.tokens[row], found[row]):
-                want = model(torch.cat([ids[:owner + 1], tokens])[None])[0, owner + 1:]
+                want = model(torch.cat([ids[: owner + 1], tokens])[None])[0, owner + 1 :]
                 assert torch.allclose(states, want, atol=1e-4)
 
 
 def test_the_loss_asks_behind_the_first_wrong_token_for_what_the_right_text_says(features):
     batch = features.states(collate(features.own.answers[:1], 64, features.device))
     model, at = features.before, START + 5
-    right = batch.ids[:, None, at:at + 4]
+    right = batch.ids[:, None, at : at + 4]
     wrong = right.clone()
     wrong[0, 0, 1] = (wrong[0, 0, 1] + 1) % 48
-    points = cllm.TrajectoryPoints(torch.tensor([[at - 1]]), wrong, right, torch.ones(1, 1, 4, dtype=torch.bool))
+    points = cllm.TrajectoryPoints(
+        torch.tensor([[at - 1]]), wrong, right, torch.ones(1, 1, 4, dtype=torch.bool)
+    )
     with torch.no_grad():
         found = float(cllm.loss(model, batch, points, NUMBERS))
         along = float(cllm.loss(model, batch, replace(points, tokens=right), NUMBERS))
@@ -94,12 +103,18 @@ def test_the_loss_asks_behind_the_first_wrong_token_for_what_the_right_text_says
     assert found - along == pytest.approx(sum(want) / 3, rel=1e-3) and found > along
 
 
-def test_matrices_of_small_rank_are_kept_alone_and_added_to_the_target(pair, trained, features, tmp_path, monkeypatch):
+def test_matrices_of_small_rank_are_kept_alone_and_added_to_the_target(
+    pair, trained, features, tmp_path, monkeypatch
+):
     hparams = Job.hparams
     monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"rank": 2})
     place = cllm.run(job(pair, tmp_path))
     kept = load_file(place / "model.safetensors")
-    assert kept and all(".lora_" in name for name in kept) and sum(t.numel() for t in kept.values()) < 0.2 * sum(w.numel() for w in features.before.parameters())
+    assert (
+        kept
+        and all(".lora_" in name for name in kept)
+        and sum(t.numel() for t in kept.values()) < 0.2 * sum(w.numel() for w in features.before.parameters())
+    )
     target = body_of(trained / "models" / TARGET)
     read = causal.load(place, target)
     whole = copy.deepcopy(features.before)
@@ -107,8 +122,13 @@ def test_matrices_of_small_rank_are_kept_alone_and_added_to_the_target(pair, tra
     one.load_state_dict({name: tensor.float() for name, tensor in mx.from_file_tensors(kept).items()})
     ids = features.own.answers[0].ids[None, :40]
     with torch.no_grad():
-        found, want, before = read(ids), one(ids), features.before(ids)
-    assert torch.allclose(found, want, atol=0.05) and float((found - want).norm()) < 0.2 * float((want - before).norm()) > 0
+        found = read(ids)
+        want = one(ids)
+        before = features.before(ids)
+    assert (
+        torch.allclose(found, want, atol=0.05)
+        and float((found - want).norm()) < 0.2 * float((want - before).norm()) > 0
+    )
     with refuses(ModelError, "adapters.no_folder"):
         causal.load(place, replace(target, folder=None))
     told = json.loads((place / "config.json").read_text())
@@ -118,10 +138,14 @@ def test_matrices_of_small_rank_are_kept_alone_and_added_to_the_target(pair, tra
 
 
 def test_a_run_writes_what_its_own_weights_write(pair, trained, features):
-    """Whatever is loaded as the target, in as many passes as the recipe's count says; and these weights are no longer the target's."""
+    """Whatever is loaded as the target, in as many passes as the recipe's count says; and these weights are
+    no longer the target's."""
     target = FastModel(trained / "models" / TARGET).open()
     head = causal.load(trained / "models" / "Llama-specviz-cllm", body(target))
-    assert any(not torch.equal(a, b) for a, b in zip(head.state_dict().values(), features.before.state_dict().values()))
+    assert any(
+        not torch.equal(a, b)
+        for a, b in zip(head.state_dict().values(), features.before.state_dict().values())
+    )
     kit = type("Kit", (), {"target": target, "head": lambda self, kind: head})()
     tokens = passes = 0
     for answer in features.own.answers[:3]:

@@ -40,8 +40,15 @@ def test_truncated_file(tmp_path):
         data.load(tmp_path, "train")
 
 
-@pytest.mark.parametrize("bad, code", [({"task": "chat"}, "data.row"), (["list"], "data.row"), (ROW | {"prompt": None}, "data.not_text"),
-                                       (ROW | {"response": 3}, "data.not_text")])
+@pytest.mark.parametrize(
+    "bad, code",
+    [
+        ({"task": "chat"}, "data.row"),
+        (["list"], "data.row"),
+        (ROW | {"prompt": None}, "data.not_text"),
+        (ROW | {"response": 3}, "data.not_text"),
+    ],
+)
 def test_bad_rows_are_named_by_line(tmp_path, bad, code):
     write(tmp_path / "train.jsonl.gz", [ROW, bad])
     with refuses(data.DataError, code, 2):
@@ -59,18 +66,24 @@ def test_not_gzip_and_empty(tmp_path):
 
 def test_the_prompt_is_the_template(words):
     for prompt in ("Hello", "two\nlines", " spaced ", "12 + 34", "é漢字🙂"):
-        ids = words.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True)["input_ids"]
+        ids = words.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True)[
+            "input_ids"
+        ]
         assert data.chat_prompt(words, prompt) == ids
 
 
 def test_the_prompt_is_another_targets_template(words):
     """Of a tokenizer with other control tokens and a default system message, as SmolLM2's."""
     other = copy.deepcopy(words)
-    other.chat_template = ("{% for m in messages %}{% if loop.first and m.role != 'system' %}<|system|>\nBe brief.<|end|>\n{% endif %}"
-                           "<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}")
+    other.chat_template = (
+        "{% for m in messages %}{% if loop.first and m.role != 'system' %}<|system|>\nBe brief.<|end|>\n{% endif %}"
+        "<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
     text = other.decode(data.chat_prompt(other, "Hello <|end|>"))
     assert "Be brief." in text and text.endswith("<|assistant|>") and "Hello <|end|>" in text
-    assert data.chat_prompt(other, "Hello <|end|>").count(other.eos_token_id) == 2, "what is typed ends no turn"
+    assert data.chat_prompt(other, "Hello <|end|>").count(other.eos_token_id) == 2, (
+        "what is typed ends no turn"
+    )
 
 
 def test_special_text_in_a_row_stays_text(words):
@@ -82,11 +95,17 @@ def test_special_text_in_a_row_stays_text(words):
 
 
 def test_balanced_follows_the_weights_and_the_seed():
-    rows = [data.Row(task, "s", str(n), "r") for task, count in (("chat", 900), ("math", 30)) for n in range(count)]
+    rows = [
+        data.Row(task, "s", str(n), "r")
+        for task, count in (("chat", 900), ("math", 30))
+        for n in range(count)
+    ]
     first = list(itertools.islice(data.balanced(rows, 3), 400))
     assert first == list(itertools.islice(data.balanced(rows, 3), 400))
     assert 150 < Counter(row.task for row in first)["math"] < 250
     only = list(itertools.islice(data.balanced(rows, 3, {"math": 1.0}), 60))
-    assert Counter(row.prompt for row in only).most_common(1)[0][1] == 2  # a deck is used up before it is shuffled anew
+    assert (
+        Counter(row.prompt for row in only).most_common(1)[0][1] == 2
+    )  # a deck is used up before it is shuffled anew
     with refuses(data.DataError, "data.weights"):
         next(data.balanced(rows, 3, {"math": 0.0}))

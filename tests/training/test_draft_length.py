@@ -1,4 +1,6 @@
-"""The recipes of SpecDec++ and DISCO: labels and losses by hand, learning, resumption, and that the trained network looks."""
+"""The recipes of SpecDec++ and DISCO: labels and losses by hand, learning, resumption, and that the trained
+network looks."""
+
 from __future__ import annotations
 
 import math
@@ -21,12 +23,25 @@ KINDS = ("specdecpp", "disco")
 
 @pytest.fixture(scope="module")
 def pair(material):  # noqa: F811
-    """The tiny target's folder with a draft model beside it, narrower than the target and right now and then."""
+    """The tiny target's folder with a draft model beside it, narrower than the target and right now and
+    then."""
     place = material / "models" / "Llama-specviz-draft"
     if not place.exists():
-        net = network(LlamaConfig(vocab_size=48, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
-                                  num_key_value_heads=1, max_position_embeddings=96, bos_token_id=None, eos_token_id=None,
-                                  pad_token_id=None), seed=5)
+        net = network(
+            LlamaConfig(
+                vocab_size=48,
+                hidden_size=16,
+                intermediate_size=24,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                num_key_value_heads=1,
+                max_position_embeddings=96,
+                bos_token_id=None,
+                eos_token_id=None,
+                pad_token_id=None,
+            ),
+            seed=5,
+        )
         net.get_input_embeddings().weight.data.mul_(0.5)
         net.save_pretrained(place)
     return material
@@ -84,19 +99,26 @@ def test_labels_are_the_chance_that_the_drawn_token_is_accepted(features):
 
 
 def test_the_head_reads_the_draft_model_on_the_mixed_text(features):
-    """By hand: replace the answer's tokens, run the draft model, take the state behind each token; its chance is of the true text."""
+    """By hand: replace the answer's tokens, run the draft model, take the state behind each token; its
+    chance is of the true text."""
     answer = features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
-    states, passes, own = draft_length.states_of_mixed_text(features, batch, 0.4, torch.Generator().manual_seed(4))
-    tokens, again = draft_length.sample_tokens(*features.distributions(batch), torch.Generator().manual_seed(4))
+    states, passes, own = draft_length.states_of_mixed_text(
+        features, batch, 0.4, torch.Generator().manual_seed(4)
+    )
+    tokens, again = draft_length.sample_tokens(
+        *features.distributions(batch), torch.Generator().manual_seed(4)
+    )
     assert torch.equal(passes, again) and 0 < int(own.sum()) < len(own)
-    text = answer.ids[:answer.start].tolist()
+    text = answer.ids[: answer.start].tolist()
     with torch.no_grad():
         p = features.target(answer.ids[None].long()).logits[0].float().softmax(-1)
         q = features.draft(answer.ids[None].long()).logits[0].softmax(-1)
         for j, token in enumerate(tokens.tolist()):
             at = answer.start + j
-            assert float(passes[j]) == pytest.approx(min(1.0, float(p[at - 1, token] / q[at - 1, token])), rel=0.05)  # half precision
+            assert float(passes[j]) == pytest.approx(
+                min(1.0, float(p[at - 1, token] / q[at - 1, token])), rel=0.05
+            )  # half precision
             text.append(token if own[j] else int(answer.ids[at]))
             state = features.draft.model(torch.tensor([text])).last_hidden_state[0, -1]
             assert torch.allclose(states[j], state, atol=1e-5)
@@ -109,7 +131,10 @@ def test_traces_are_rounds_along_the_text(features, monkeypatch):
     batch = features.states(collate(features.heldout[:2], 64, features.device))
     rows = [len(a.ids) - a.start for a in features.heldout[:2]]
     certain = torch.eye(48)
-    for prob, want in ((1.0, lambda n: [d for d in (i % 4 for i in range(n)) if d < 3]), (0.0, lambda n: [0] * n)):
+    for prob, want in (
+        (1.0, lambda n: [d for d in (i % 4 for i in range(n)) if d < 3]),
+        (0.0, lambda n: [0] * n),
+    ):
         made = certain[[3] * len(batch.where)], certain[[3 if prob else 4] * len(batch.where)]
         monkeypatch.setattr(features, "distributions", lambda batch, made=made: made)
         q, depths, passes = draft_length.simulate_rounds(features, batch, 3, 0)

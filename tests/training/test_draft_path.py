@@ -1,4 +1,6 @@
-"""The recipes of Uno and Orthrus: blocks read what they should, they learn and resume, and the engine keeps what the replay promises."""
+"""The recipes of Uno and Orthrus: blocks read what they should, they learn and resume, and the engine keeps
+what the replay promises."""
+
 from __future__ import annotations
 
 import random
@@ -37,26 +39,39 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_replay_says_what_the_engine_does(pair, trained, monkeypatch, kind):
-    """At temperature 0, with the same noise everywhere: the drafts that the replay finds right are those that the engine accepts. A block
-    at the end of a text is shorter there, which rows that see those after them notice."""
+    """At temperature 0, with the same noise everywhere: the drafts that the replay finds right are those
+    that the engine accepts. A block at the end of a text is shorter there, which rows that see those after
+    them notice."""
     monkeypatch.setattr(network.DraftPath, "fillers", lambda self, uniforms: [3] * len(uniforms))
     model, work = FastModel(trained / "models" / TARGET), job(pair, trained)
     path = network.load(kind, trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
     features = whole_numbers(draft_path.TextFeatures(work, work.hparams(kind)), trained)
     trainer = draft_path.Trainer(path.float(), features, work.hparams(kind))
     chosen = [answer for answer in features.own.answers if answer.greedy][:4]
-    promised = chains.replay_rounds([trainer.accepted_by_step(answer) for answer in chosen], path.block)["block_efficiency"]
-    found, accepted = tokens_a_round(model, lambda: Parts(DraftPathChain(path), Fixed(path.block), TokenRejection()), chosen)
+    promised = chains.replay_rounds([trainer.accepted_by_step(answer) for answer in chosen], path.block)[
+        "block_efficiency"
+    ]
+    found, accepted = tokens_a_round(
+        model, lambda: Parts(DraftPathChain(path), Fixed(path.block), TokenRejection()), chosen
+    )
     assert accepted > 0 and found == pytest.approx(promised, abs=0 if path.first else 0.05)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_blocks_see_the_text_before_them_and_no_other_block(pair, trained, kind):
-    """A row's state depends on the text up to its anchor and on its own block: causally for Uno, in both directions for Orthrus."""
+    """A row's state depends on the text up to its anchor and on its own block: causally for Uno, in both
+    directions for Orthrus."""
     work = job(pair, trained)
     features = whole_numbers(draft_path.TextFeatures(work, work.hparams(kind)), trained)
-    trainer = draft_path.Trainer(network.load(kind, trained / "models" / f"Llama-specviz-{kind}", features.target_info).float(), features, {})
-    ids, at = torch.randint(0, 40, (1, 12), generator=torch.Generator().manual_seed(0)), torch.tensor([[4, 8]])
+    trainer = draft_path.Trainer(
+        network.load(kind, trained / "models" / f"Llama-specviz-{kind}", features.target_info).float(),
+        features,
+        {},
+    )
+    ids, at = (
+        torch.randint(0, 40, (1, 12), generator=torch.Generator().manual_seed(0)),
+        torch.tensor([[4, 8]]),
+    )
 
     def states(text, anchors=at):
         with torch.no_grad():
@@ -64,7 +79,9 @@ def test_blocks_see_the_text_before_them_and_no_other_block(pair, trained, kind)
 
     changed = ids.clone()
     changed[0, 6] = (ids[0, 6] + 1) % 40
-    one, other, alone = states(ids), states(changed), states(ids, at[:, :1])
+    one = states(ids)
+    other = states(changed)
+    alone = states(ids, at[:, :1])
     assert torch.allclose(one[0], other[0], atol=1e-6) and not torch.allclose(one[1], other[1], atol=1e-4)
     assert torch.allclose(one[0], alone[0], atol=1e-5)
     earlier = ids.clone()

@@ -1,4 +1,6 @@
-"""Drafts trained otherwise: DistillSpec, FastDraft, TVD++ and S2D are the draft's recipe with other numbers."""
+"""Drafts trained otherwise: DistillSpec, FastDraft, TVD++ and S2D are the draft's recipe with other
+numbers."""
+
 from __future__ import annotations
 
 import json
@@ -31,7 +33,8 @@ STEPS = 6
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """A tiny target with a tokenizer, made-up answers with its own leaders along them, and answers that others wrote."""
+    """A tiny target with a tokenizer, made-up answers with its own leaders along them, and answers that
+    others wrote."""
     folder = tmp_path_factory.mktemp("drafts")
     path = write(folder / "models" / TARGET)
     root = folder / "generations" / fingerprint(path)
@@ -41,7 +44,9 @@ def work(tmp_path_factory):
         for i in range(count):
             ids, size = torch.randint(3, 300, (30,), generator=rng), 12
             probs = torch.randn(size, 300, generator=rng).mul(3).log_softmax(-1).topk(8)
-            made.append(Answer(ids, 30 - size, "chat", float(i % 2), probs.indices.short(), probs.values.half()))
+            made.append(
+                Answer(ids, 30 - size, "chat", float(i % 2), probs.indices.short(), probs.values.half())
+            )
         write_tensors(root / split / "shard-00000.safetensors", pack(made))
     return folder
 
@@ -75,9 +80,18 @@ def test_a_killed_run_ends_at_the_same_weights_and_its_card_says_how(work, alone
     want = load_file(recipe.run(job(work)) / "model.safetensors")
     place = killed(monkeypatch, lambda: recipe.run(job(alone)), 4)
     found = load_file(place / "model.safetensors")
-    assert place.name == name and want.keys() == found.keys() and all(torch.equal(want[key], found[key]) for key in want)
+    assert (
+        place.name == name
+        and want.keys() == found.keys()
+        and all(torch.equal(want[key], found[key]) for key in want)
+    )
     card = (place / "README.md").read_text()
-    assert "Built with Llama" in card and f"training {kind}" in card and "{" not in card and "of the budget" in card
+    assert (
+        "Built with Llama" in card
+        and f"training {kind}" in card
+        and "{" not in card
+        and "of the budget" in card
+    )
 
 
 def test_every_kind_has_a_recipe_that_is_the_drafts_but_for_its_numbers():
@@ -93,12 +107,17 @@ def test_every_kind_has_a_recipe_that_is_the_drafts_but_for_its_numbers():
 
 
 def test_text_of_its_own_is_the_drafts_and_judged_by_the_target(work):
-    """Answers at temperature 1 to the step's prompts, other weights write others; the leaders are the target's along them."""
+    """Answers at temperature 1 to the step's prompts, other weights write others; the leaders are the
+    target's along them."""
     one = lesson(work, "distillspec")
     ids, where, top_ids, top_logp, labels = one.on_policy_batch(2)
-    asked = one.own.rows(2)[:one.hparams["policy_rows"]]
-    assert len(ids) == len(asked) and {tuple(a.ids[:a.start].tolist()) for a in asked} == {tuple(row[:18].tolist()) for row in ids}
-    assert torch.equal(ids.flatten()[where + 1], labels) and not torch.equal(ids, torch.stack([a.ids[:ids.shape[1]] for a in asked]))
+    asked = one.own.rows(2)[: one.hparams["policy_rows"]]
+    assert len(ids) == len(asked) and {tuple(a.ids[: a.start].tolist()) for a in asked} == {
+        tuple(row[:18].tolist()) for row in ids
+    }
+    assert torch.equal(ids.flatten()[where + 1], labels) and not torch.equal(
+        ids, torch.stack([a.ids[: ids.shape[1]] for a in asked])
+    )
     again = one.on_policy_batch(2)
     assert all(torch.equal(a, b) for a, b in zip((ids, top_ids, top_logp), (again[0], again[2], again[3])))
     with torch.no_grad():
@@ -112,7 +131,8 @@ def test_text_of_its_own_is_the_drafts_and_judged_by_the_target(work):
 
 
 def test_it_writes_in_full_precision_while_it_learns_in_half_of_it(work):
-    """Where bfloat16 is faster a step runs in it, and what is told of its own text is kept in another kind of 16 bits."""
+    """Where bfloat16 is faster a step runs in it, and what is told of its own text is kept in another kind
+    of 16 bits."""
     one = lesson(work, "distillspec")
     plain = one.on_policy_batch(5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -121,40 +141,62 @@ def test_it_writes_in_full_precision_while_it_learns_in_half_of_it(work):
 
 
 def test_first_plain_text_whole_then_the_targets_answers_alone(work, monkeypatch):
-    """FastDraft: every token of others' exchanges, then the tokens of the target's answers; its distributions are not used."""
+    """FastDraft: every token of others' exchanges, then the tokens of the target's answers; its
+    distributions are not used."""
     one = lesson(work, "fastdraft")
     with torch.no_grad():
-        for done, texts, first in ((0.1, generate.read(generate.folder(one.job) / "read"), 1), (0.9, one.own.answers, None)):
+        for done, texts, first in (
+            (0.1, generate.read(generate.folder(one.job) / "read"), 1),
+            (0.9, one.own.answers, None),
+        ):
             rows = (one.plain if first else one.own).rows(1)
             known = {tuple(a.ids.tolist()) for a in texts}
             assert rows and {tuple(a.ids.tolist()) for a in rows} <= known
             found, tokens = one.loss(1, done)
-            nll = [F.cross_entropy(one.model(a.ids[None]).logits[0, (first or a.start) - 1:-1], a.ids[first or a.start:], reduction="sum")
-                   for a in rows]
+            nll = [
+                F.cross_entropy(
+                    one.model(a.ids[None]).logits[0, (first or a.start) - 1 : -1],
+                    a.ids[first or a.start :],
+                    reduction="sum",
+                )
+                for a in rows
+            ]
             assert tokens == sum(len(a.ids) - (first or a.start) for a in rows)
             assert float(found) == pytest.approx(float(sum(nll)) / tokens, rel=1e-4)
 
 
 def test_the_share_of_steps_on_its_own_text_is_the_recipes(work, monkeypatch):
     one, written = lesson(work, "distillspec", on_policy=0.4, pretrain=0.0), []
-    monkeypatch.setattr(DraftTrainer, "on_policy_batch", lambda self, step: written.append(step) or self.own[step])
+    monkeypatch.setattr(
+        DraftTrainer, "on_policy_batch", lambda self, step: written.append(step) or self.own[step]
+    )
     short = one.own[0][0][:1, :4], torch.tensor([1]), *(part[:1] for part in one.own[0][2:])
     monkeypatch.setattr(draft.Batches, "__getitem__", lambda self, step: short)
     with torch.no_grad():
         for step in (*range(60), *range(60)):
             one.loss(step, 0.5)
-    assert 15 <= len(written) / 2 <= 33 and written[:len(written) // 2] == written[len(written) // 2:]
+    assert 15 <= len(written) / 2 <= 33 and written[: len(written) // 2] == written[len(written) // 2 :]
 
 
 def test_every_exit_of_a_sorted_draft_learns_and_drafts_alike(work):
-    """The loss is the mean over exits; what an exit says in training is what its layers say where they draft."""
+    """The loss is the mean over exits; what an exit says in training is what its layers say where they
+    draft."""
     one = lesson(work, "s2d")
     ids, where, top_ids, top_logp, labels = one.wide[0]
     layers = one.hparams["layers"]
-    assert one.layers == sub_model_layers(layers) == (2, 3, 4) and sub_model_layers(12) == (6, 9, 12) and sub_model_layers(1) == (1,)
+    assert (
+        one.layers == sub_model_layers(layers) == (2, 3, 4)
+        and sub_model_layers(12) == (6, 9, 12)
+        and sub_model_layers(1) == (1,)
+    )
     with torch.no_grad():
         states = draft.exit_states_at(one.model, ids, where, one.layers)
-        each = [draft.losses.distil(x, one.model.lm_head.weight, top_ids, top_logp, labels, one.hparams["hard_label_weight"]) for x in states]
+        each = [
+            draft.losses.distil(
+                x, one.model.lm_head.weight, top_ids, top_logp, labels, one.hparams["hard_label_weight"]
+            )
+            for x in states
+        ]
         assert float(one.loss(0, 0.0)[0]) == pytest.approx(float(sum(each)) / 3, rel=1e-5)
     place = s2d.run(job(work, steps=2))
     net, found = FastModel(place), open_network(place, torch.float32)
@@ -174,7 +216,13 @@ def test_a_draft_may_begin_as_a_smaller_one(work):
     torch.manual_seed(5)
     old = draft.build(LlamaConfig.from_pretrained(one.model(TARGET)), small)
     old.save_pretrained(work / "models" / "before")
-    shape = {"hidden": 64, "layers": 3, "heads": 2 * small["heads"], "kv_heads": 2 * small["kv_heads"], "intermediate": 96}
+    shape = {
+        "hidden": 64,
+        "layers": 3,
+        "heads": 2 * small["heads"],
+        "kv_heads": 2 * small["kv_heads"],
+        "intermediate": 96,
+    }
     new = draft.load_and_grow(one, small | shape | {"from": "before"}, old.config.vocab_size)
     ids = torch.randint(3, 300, (2, 20), generator=torch.Generator().manual_seed(1))
     with torch.inference_mode():
@@ -185,13 +233,18 @@ def test_a_draft_may_begin_as_a_smaller_one(work):
 
 
 def test_a_draft_carries_what_it_earned_on_its_way(work, tmp_path):
-    """Beside the weights: points in tokens that carried loss, spread over the budget, the last one at its end."""
+    """Beside the weights: points in tokens that carried loss, spread over the budget, the last one at its
+    end."""
     one = job(work, steps=16, shipped=tmp_path, ship=True)
     write(tmp_path / TARGET)
     place = draft.run(one)
     found = json.loads((place / "training.json").read_text())
     assert json.loads((tmp_path / place.name / "training.json").read_text()) == found
-    assert [point["step"] for point in found["points"]] == [1, 2, 4, 8, 16] and found["answers"] == 6 and found["from"] is None
+    assert (
+        [point["step"] for point in found["points"]] == [1, 2, 4, 8, 16]
+        and found["answers"] == 6
+        and found["from"] is None
+    )
     assert 0 < found["points"][0]["tokens"] < found["points"][-1]["tokens"]
     net = open_network(place, torch.float32)
     assert found["parameters"] == sum(weight.numel() for weight in net.parameters())
@@ -199,7 +252,9 @@ def test_a_draft_carries_what_it_earned_on_its_way(work, tmp_path):
     again = draft.measure(net.eval(), heldout, one.hparams("draft"))
     last = found["points"][-1]
     assert set(again) <= set(last) and {"block_efficiency_greedy", "acceptance_rate_sampled"} <= set(again)
-    assert all(last[name] == pytest.approx(value, abs=0.2) for name, value in again.items())  # shipped in 8 and 16 bits
+    assert all(
+        last[name] == pytest.approx(value, abs=0.2) for name, value in again.items()
+    )  # shipped in 8 and 16 bits
 
 
 def test_some_steps_say_a_span_again_and_only_what_can_be_known_is_learned(work):
@@ -214,7 +269,9 @@ def test_some_steps_say_a_span_again_and_only_what_can_be_known_is_learned(work)
         adam.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0] - 2
-    assert float(copies.loss(0, 0.5)[0].detach()) == float(copies.loss(0, 0.5)[0].detach())  # of the step alone
+    assert float(copies.loss(0, 0.5)[0].detach()) == float(
+        copies.loss(0, 0.5)[0].detach()
+    )  # of the step alone
     assert float(copies.loss(1, 0.5)[0].detach()) > losses[-1] + 1  # other spans, which were not learned
 
 

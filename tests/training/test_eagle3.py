@@ -1,4 +1,6 @@
-"""The recipe of EAGLE-3's head: it learns and resumes, uses the text, and the engine keeps what the replay promises."""
+"""The recipe of EAGLE-3's head: it learns and resumes, uses the text, and the engine keeps what the replay
+promises."""
+
 from __future__ import annotations
 
 import math
@@ -40,7 +42,7 @@ def test_the_vocabulary_it_writes_is_that_of_the_answers(material, trained):  # 
     features = eagle3.ReducedVocabFeatures(work, work.hparams("eagle3"))
     place = trained / "models" / "Llama-specviz-eagle3"
     head, stored = models.load(place, features.target_info), load_file(place / "model.safetensors")
-    counts = torch.bincount(torch.cat([a.ids[a.start:] for a in features.own.answers]).long(), minlength=48)
+    counts = torch.bincount(torch.cat([a.ids[a.start :] for a in features.own.answers]).long(), minlength=48)
     left = torch.ones(48, dtype=torch.bool)
     left[head.tokens] = False
     assert len(head.tokens) == 40 and int(counts[head.tokens].min()) >= int(counts[left].max())
@@ -63,13 +65,22 @@ def test_the_loss_is_the_divergence_on_the_vocabulary_it_speaks(material, traine
         if max(probs, key=probs.get) in spoken:
             q = (head.lm_head.weight @ head.norm(states[place - 1])).log_softmax(-1)
             inside = {i: p for i, p in probs.items() if i in spoken}
-            found.append(-sum(p / sum(inside.values()) * float(q[spoken.index(i)]) for i, p in inside.items()))
+            found.append(
+                -sum(p / sum(inside.values()) * float(q[spoken.index(i)]) for i, p in inside.items())
+            )
     assert 0 < len(found) < len(batch.where)
-    assert float(eagle3.loss(head, features, batch, hparams)) == pytest.approx(sum(found) / len(found), rel=1e-4)
+    assert float(eagle3.loss(head, features, batch, hparams)) == pytest.approx(
+        sum(found) / len(found), rel=1e-4
+    )
 
 
-def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_tokens(material, trained, tmp_path):  # noqa: F811
-    """By hand, over the stored leaders and one outcome for the rest; what is written has no matrix and reads back without one."""
+def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_tokens(
+    material,  # noqa: F811
+    trained,
+    tmp_path,
+):
+    """By hand, over the stored leaders and one outcome for the rest; what is written has no matrix and
+    reads back without one."""
     work = job(material, trained)
     hparams = work.hparams("eagle3") | {"rollout": 1, "own_head": False, "draft_vocab": 0}
     features = eagle3.ReducedVocabFeatures(work, hparams)
@@ -80,9 +91,14 @@ def test_a_head_that_borrows_the_targets_matrix_learns_its_divergence_over_all_t
     for row, place in enumerate(batch.where.tolist()):
         q = (features.head.float() @ head.norm(states[place - 1])).softmax(-1).detach()
         p = batch.top_logp[row].float().exp().tolist()
-        p, q = [*p, max(1 - sum(p), 1e-6)], [*(float(q[i]) for i in batch.top_ids[row]), 1 - sum(float(q[i]) for i in batch.top_ids[row])]
+        p, q = (
+            [*p, max(1 - sum(p), 1e-6)],
+            [*(float(q[i]) for i in batch.top_ids[row]), 1 - sum(float(q[i]) for i in batch.top_ids[row])],
+        )
         found.append(sum(a * math.log(a / b) for a, b in zip(p, q)))
-    assert float(eagle3.loss(head, features, batch, hparams).detach()) == pytest.approx(sum(found) / len(found), rel=1e-3)
+    assert float(eagle3.loss(head, features, batch, hparams).detach()) == pytest.approx(
+        sum(found) / len(found), rel=1e-3
+    )
     save_file(dict(head.state_dict()), tmp_path / "model.safetensors")
     write_json(tmp_path / "config.json", {**head.config, "model_type": "eagle3"})
     again = models.load(tmp_path, features.target_info)
@@ -100,8 +116,10 @@ def test_a_trained_head_uses_the_text(material, trained):  # noqa: F811
     rows, ids = batch.layer.float()[:20], batch.ids[0, 1:21]
     order = torch.cat([torch.randperm(19, generator=torch.Generator().manual_seed(0)), torch.tensor([19])])
     with torch.inference_mode():
-        one, other = (head.draft_logits(head.open().read(features.embedding[ids[at]].float(), rows[at])[-1]).softmax(-1)
-                      for at in (torch.arange(20), order))
+        one, other = (
+            head.draft_logits(head.open().read(features.embedding[ids[at]].float(), rows[at])[-1]).softmax(-1)
+            for at in (torch.arange(20), order)
+        )
     assert float((one - other).abs().sum() / 2) > 1e-4
 
 
@@ -114,6 +132,14 @@ def test_the_replay_says_what_the_engine_does(material, trained):  # noqa: F811
     whole_numbers(features, trained)
     features.model = head
     chosen = [a for a in features.own.answers if a.greedy]
-    expected_length = chains.replay_rounds([chains.accepted_by_step(eagle3.chain_states_function(head, features), features, a, gamma, 0) for a in chosen], gamma)
-    found, accepted = tokens_a_round(model, lambda: Parts(FeatureDrafter(head, DraftChain), Fixed(gamma), TokenRejection()), chosen)
+    expected_length = chains.replay_rounds(
+        [
+            chains.accepted_by_step(eagle3.chain_states_function(head, features), features, a, gamma, 0)
+            for a in chosen
+        ],
+        gamma,
+    )
+    found, accepted = tokens_a_round(
+        model, lambda: Parts(FeatureDrafter(head, DraftChain), Fixed(gamma), TokenRejection()), chosen
+    )
     assert accepted > 0 and expected_length["block_efficiency"] == found

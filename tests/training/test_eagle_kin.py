@@ -1,4 +1,6 @@
-"""The recipes of FSPAD, Jakiro and Falcon: losses by hand, learning, resumption, and that the engine keeps the replay's promise."""
+"""The recipes of FSPAD, Jakiro and Falcon: losses by hand, learning, resumption, and that the engine keeps
+the replay's promise."""
+
 from __future__ import annotations
 
 import random
@@ -24,8 +26,11 @@ from specviz.verifiers import TokenRejection
 from ..models.tiny import body
 from .recipes import job, learns_and_resumes, tokens_a_round, whole_numbers
 
-DRAFTERS = {"fspad": lambda head: FspadTree(head, DraftChain), "jakiro": lambda head: JakiroTree(head, DraftChain),
-            "falcon": lambda head: BlockwiseTree(head, 1)}
+DRAFTERS = {
+    "fspad": lambda head: FspadTree(head, DraftChain),
+    "jakiro": lambda head: JakiroTree(head, DraftChain),
+    "falcon": lambda head: BlockwiseTree(head, 1),
+}
 GAMMA = {"fspad": 3, "jakiro": 3, "falcon": 2}
 
 
@@ -38,7 +43,11 @@ def trained(pair, tmp_path_factory):
 
 
 def made(kind, trained, features):
-    return eagle_kin.VARIANTS[kind].load(trained / "models" / f"Llama-specviz-{kind}", features.target_info).float()
+    return (
+        eagle_kin.VARIANTS[kind]
+        .load(trained / "models" / f"Llama-specviz-{kind}", features.target_info)
+        .float()
+    )
 
 
 @pytest.mark.thorough
@@ -49,13 +58,19 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(pair, trained, tmp_
 
 @pytest.mark.parametrize("kind", DRAFTERS)
 def test_the_replay_says_what_the_engine_does(pair, trained, kind):
-    model, work, gamma = FastModel(trained / "models" / TARGET), job(pair, trained), GAMMA[kind]
+    model = FastModel(trained / "models" / TARGET)
+    work = job(pair, trained)
+    gamma = GAMMA[kind]
     head = eagle_kin.VARIANTS[kind].load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
     features = whole_numbers(Features(work, work.hparams(kind)), trained)
     chosen = [a for a in features.own.answers if a.greedy]
     guesses = eagle_kin.chain_states_function(head, features)
-    expected_length = chains.replay_rounds([chains.accepted_by_step(guesses, features, a, gamma, 0) for a in chosen], gamma)
-    found, accepted = tokens_a_round(model, lambda: Parts(DRAFTERS[kind](head), Fixed(gamma), TokenRejection()), chosen)
+    expected_length = chains.replay_rounds(
+        [chains.accepted_by_step(guesses, features, a, gamma, 0) for a in chosen], gamma
+    )
+    found, accepted = tokens_a_round(
+        model, lambda: Parts(DRAFTERS[kind](head), Fixed(gamma), TokenRejection()), chosen
+    )
     assert accepted > 0 and expected_length["block_efficiency"] == found
 
 
@@ -67,12 +82,18 @@ def test_a_trained_head_uses_the_text(pair, trained, kind):
     head = made(kind, trained, features)
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     rows, ids = batch.states.float()[:20], batch.ids[0, 1:21]
-    order = torch.cat([torch.randperm(18, generator=torch.Generator().manual_seed(0)), torch.tensor([18, 19])])
+    order = torch.cat(
+        [torch.randperm(18, generator=torch.Generator().manual_seed(0)), torch.tensor([18, 19])]
+    )
 
     def moved():
         with torch.inference_mode():
-            one, other = (head.logits(head.open().read(features.embedding[ids[at]].float(), rows[at])[-1:], features.logits).softmax(-1)
-                          for at in (torch.arange(20), order))
+            one, other = (
+                head.logits(
+                    head.open().read(features.embedding[ids[at]].float(), rows[at])[-1:], features.logits
+                ).softmax(-1)
+                for at in (torch.arange(20), order)
+            )
         return float((one - other).abs().sum() / 2)
 
     seeing = moved()
@@ -96,11 +117,14 @@ def by_hand(features, batch, hparams, kept, feature, spoken):
         p, ids = batch.top_logp[index].exp(), batch.top_ids[index]
         rest, left = (1 - p.sum()).clamp(min=1e-6), (1 - row[ids].exp().sum()).clamp(min=1e-6)
         found.append((p * (p.log() - row[ids])).sum() + rest * (rest / left).log())
-    return float(hparams["regression_weight"] * near + hparams["classification_weight"] * torch.stack(found).mean())
+    return float(
+        hparams["regression_weight"] * near + hparams["classification_weight"] * torch.stack(found).mean()
+    )
 
 
 def test_each_state_learns_its_own_part(alone, trained, pair):
-    """FSPAD: the handed-on state is held to the feature, the other to the token; Jakiro: the second guess to the token after the next."""
+    """FSPAD: the handed-on state is held to the feature, the other to the token; Jakiro: the second guess
+    to the token after the next."""
     features, batch = alone
     for kind in ("fspad", "jakiro"):
         hparams = job(pair, trained).hparams(kind) | {"rollout": 1, "hard_label_weight": 0.0}
@@ -120,14 +144,21 @@ def test_each_state_learns_its_own_part(alone, trained, pair):
 
 
 def test_a_glance_answers_a_share_of_the_mistakes(alone, trained, pair, monkeypatch):
-    """What the second try reads differs from the first in block starts alone, and there by the pair two places further on."""
+    """What the second try reads differs from the first in block starts alone, and there by the pair two
+    places further on."""
     features, batch = alone
     head = made("falcon", trained, features)
-    hparams, seen, forward = job(pair, trained).hparams("falcon"), [], type(head).forward
-    monkeypatch.setattr(type(head), "forward", lambda self, e, f, o: (seen.append((e[0], f[0], o)), forward(self, e, f, o))[1])
+    hparams = job(pair, trained).hparams("falcon")
+    seen = []
+    forward = type(head).forward
+    monkeypatch.setattr(
+        type(head), "forward", lambda self, e, f, o: (seen.append((e[0], f[0], o)), forward(self, e, f, o))[1]
+    )
     with torch.no_grad():
         for share in (1.0, 0.0):
-            eagle_kin.falcon_loss(head, features, batch, batch.states.float(), hparams, (random.Random(3), share))
+            eagle_kin.falcon_loss(
+                head, features, batch, batch.states.float(), hparams, (random.Random(3), share)
+            )
     (tokens, states, offset), (other, truer, _), *rest = seen
     changed = (states != truer).any(-1).nonzero()[:, 0]
     assert len(changed) and ((changed - offset) % 2 == 0).all()
@@ -135,7 +166,10 @@ def test_a_glance_answers_a_share_of_the_mistakes(alone, trained, pair, monkeypa
     assert torch.equal(other[changed], features.embedding[batch.ids[0, changed + 3]].float())
     kept, at = batch.back(2)
     with torch.no_grad():
-        wrong = features.logits(forward(head, tokens[None], states[None], offset)[0][at]).argmax(-1) != batch.labels[kept]
+        wrong = (
+            features.logits(forward(head, tokens[None], states[None], offset)[0][at]).argmax(-1)
+            != batch.labels[kept]
+        )
     starts = int(((at - offset) % 2 == 0).sum())
     assert len(changed) == min(starts, int(wrong.sum()))
     assert torch.equal(rest[0][1], rest[1][1]), "at the end nothing is answered"

@@ -1,4 +1,6 @@
-"""The recipes on a target of a few thousand weights: resumption, what the replay promises and the engine keeps, files, refusals."""
+"""The recipes on a target of a few thousand weights: resumption, what the replay promises and the engine
+keeps, files, refusals."""
+
 from __future__ import annotations
 
 import json
@@ -53,7 +55,9 @@ def answers(net, count, seed):
             logits = net(torch.tensor([ids])).logits[0, -1]
             ids.append(int(logits.argmax() if i % 2 == 0 else torch.multinomial(logits.softmax(-1), 1)))
         texts.append(ids)
-    read = AnswerGenerator(net, None, Job(size="tiny").hparams("generate") | {"new_tokens": 20}, Job()).read([(ids, START, "chat", None) for ids in texts])
+    read = AnswerGenerator(net, None, Job(size="tiny").hparams("generate") | {"new_tokens": 20}, Job()).read(
+        [(ids, START, "chat", None) for ids in texts]
+    )
     return [Answer(a.ids, a.start, a.task, float(i % 2), a.top_ids, a.top_logp) for i, a in enumerate(read)]
 
 
@@ -64,9 +68,21 @@ def material(tmp_path_factory):
 
 def written(work):
     """A work folder with a tiny target and its generations."""
-    net = network(LlamaConfig(
-        vocab_size=48, hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-        max_position_embeddings=96, bos_token_id=None, eos_token_id=None, pad_token_id=None), seed=2)
+    net = network(
+        LlamaConfig(
+            vocab_size=48,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=96,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=None,
+        ),
+        seed=2,
+    )
     net.get_input_embeddings().weight.data.mul_(0.3)
     net.save_pretrained(work / "models" / TARGET)
     with torch.inference_mode():
@@ -122,7 +138,10 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
     assert len(history(tmp_path / "again", kind)) == 11
     made = recipe.run(job(material, tmp_path / "again"))
     assert history(tmp_path / "again", kind) == whole
-    a, b = (load_file(place / "models" / f"Llama-specviz-{kind}" / "model.safetensors") for place in (trained, made.parent.parent))
+    a, b = (
+        load_file(place / "models" / f"Llama-specviz-{kind}" / "model.safetensors")
+        for place in (trained, made.parent.parent)
+    )
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
@@ -134,8 +153,15 @@ def test_what_is_written_loads_and_says_what_it_is(trained, kind):
     head = reader.load(place, body(model.open()))
     assert all(bool(torch.isfinite(w).all()) for w in head.parameters())
     card = (place / "README.md").read_text()
-    assert "Built with Llama" in card and "facts are unreliable" in card and f"training {kind}" in card and "{" not in card
-    assert (place / "loss.svg").is_file() and load_file(place / "model.safetensors").popitem()[1].dtype == torch.bfloat16
+    assert (
+        "Built with Llama" in card
+        and "facts are unreliable" in card
+        and f"training {kind}" in card
+        and "{" not in card
+    )
+    assert (place / "loss.svg").is_file() and load_file(place / "model.safetensors").popitem()[
+        1
+    ].dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("kind", RECIPES)
@@ -147,10 +173,15 @@ def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind)
     head = reader.load(trained / "models" / f"Llama-specviz-{kind}", body(model.open()))
     features = Features(work, work.hparams(kind), layer=getattr(head, "exit", None))
     features.target = open_network(trained / "models" / TARGET, torch.float32)
-    features.head, features.embedding = features.target.lm_head.weight, features.target.get_input_embeddings().weight
+    features.head, features.embedding = (
+        features.target.lm_head.weight,
+        features.target.get_input_embeddings().weight,
+    )
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
     guesses = recipe.chain_states_function(head, features)
-    expected_length = chains.replay_rounds([chains.accepted_by_step(guesses, features, a, gamma, 0) for a in chosen], gamma)
+    expected_length = chains.replay_rounds(
+        [chains.accepted_by_step(guesses, features, a, gamma, 0) for a in chosen], gamma
+    )
     rounds = committed = accepted = 0
     for answer in chosen:
         target = model.open()
@@ -168,34 +199,60 @@ def test_the_replay_says_what_the_engine_does(material, trained, tmp_path, kind)
 
 def test_figures_walk_rounds():
     yes, no = [True] * 6, [False] * 6
-    assert chains.replay_rounds([[yes, yes]], 2) == {"block_efficiency": 3.0, "acceptance_rate": 1.0, "by_position": [1.0, 1.0]}
-    assert chains.replay_rounds([[no, yes]], 2) == {"block_efficiency": 1.0, "acceptance_rate": 0.0, "by_position": [0.0, 0.0]}
-    assert chains.replay_rounds([[yes, no]], 2)["by_position"] == [1.0, 0.0] and chains.replay_rounds([[yes, no]], 2)["block_efficiency"] == 2.0
+    assert chains.replay_rounds([[yes, yes]], 2) == {
+        "block_efficiency": 3.0,
+        "acceptance_rate": 1.0,
+        "by_position": [1.0, 1.0],
+    }
+    assert chains.replay_rounds([[no, yes]], 2) == {
+        "block_efficiency": 1.0,
+        "acceptance_rate": 0.0,
+        "by_position": [0.0, 0.0],
+    }
+    assert (
+        chains.replay_rounds([[yes, no]], 2)["by_position"] == [1.0, 0.0]
+        and chains.replay_rounds([[yes, no]], 2)["block_efficiency"] == 2.0
+    )
 
 
 def test_refusals(material, tmp_path, monkeypatch):
     one = job(material, tmp_path / "one")
     hparams = Job.hparams
     for told, sentence in ((3, "training.exit_layer 1 2"), (0, "training.exit_layer 1 2")):
-        monkeypatch.setattr(Job, "hparams", lambda self, recipe, told=told: hparams(self, recipe) | {"exit_layer": told})
+        monkeypatch.setattr(
+            Job, "hparams", lambda self, recipe, told=told: hparams(self, recipe) | {"exit_layer": told}
+        )
         with refuses(TrainingError, *sentence.split()):
             kangaroo.run(one)
-    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"intermediate": 120_000, "rollout": 1})
+    monkeypatch.setattr(
+        Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"intermediate": 120_000, "rollout": 1}
+    )
     with refuses(TrainingError, "training.size_limit", 9.5):
         eagle.run(job(material, tmp_path / "large", steps=1))
 
 
-HOT = {"eagle": 0.5, "kangaroo": 2.0}  # rates at which the scores run away within a few dozen steps, as they do in an hour at a common one
+HOT = {
+    "eagle": 0.5,
+    "kangaroo": 2.0,
+}  # rates at which the scores run away within a few dozen steps, as they do in an hour at a common one
 
 
 @pytest.mark.parametrize("kind", RECIPES)
 def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tmp_path, monkeypatch, kind):
-    """Without the limit every row looks at one place alone in the end: what stands elsewhere in the text counts for nothing."""
+    """Without the limit every row looks at one place alone in the end: what stands elsewhere in the text
+    counts for nothing."""
     recipe, reader = RECIPES[kind]
-    hparams, awake, moved = Job.hparams, {}, {}
+    hparams = Job.hparams
+    awake = {}
+    moved = {}
     for limit in (12, 1e9):
-        monkeypatch.setattr(Job, "hparams", lambda self, name, limit=limit: hparams(self, name) | {
-            "muon_lr": HOT[kind], "score_limit": limit, "measure_rows": 2})
+        monkeypatch.setattr(
+            Job,
+            "hparams",
+            lambda self, name, limit=limit: (
+                hparams(self, name) | {"muon_lr": HOT[kind], "score_limit": limit, "measure_rows": 2}
+            ),
+        )
         one = job(material, tmp_path / f"{limit}", steps=25)
         place = recipe.run(one)
         features = Features(one, one.hparams(kind), layer=1)
@@ -204,9 +261,14 @@ def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tm
         order = torch.arange(batch.ids.shape[1])
         order[:-6] = torch.randperm(len(order) - 6, generator=torch.Generator().manual_seed(0))
         part = attention.rows_of(head, partial(recipe.chain_states_function(head, features), batch, 1))[0]
-        whole, other = (part[0](part[1][:, rows].float(), part[2], None, None)[0][0, -1] for rows in (torch.arange(len(order)), order))
+        whole, other = (
+            part[0](part[1][:, rows].float(), part[2], None, None)[0][0, -1]
+            for rows in (torch.arange(len(order)), order)
+        )
         moved[limit] = float((whole - other).norm() / whole.norm())
-        awake[limit] = attention.entropy(head, partial(recipe.chain_states_function(head, features), batch, 1))
+        awake[limit] = attention.entropy(
+            head, partial(recipe.chain_states_function(head, features), batch, 1)
+        )
         told = chains.measure(recipe.chain_states_function(head, features), features, one.hparams(kind), head)
         assert (told["attention_entropy"] > 0.2) == (limit == 12)
     assert awake[12] > 0.3 > 0.15 > awake[1e9] and moved[12] > 0.02
@@ -214,7 +276,9 @@ def test_attention_stays_awake_and_the_drafts_depend_on_the_context(material, tm
 
 def test_an_accelerator_computes_states_again_instead_of_storing_them(tmp_path):
     features = Features.__new__(Features)
-    features.root, features.answers, features.head = tmp_path, [], torch.zeros(5, 4)
+    features.root = tmp_path
+    features.answers = []
+    features.head = torch.zeros(5, 4)
     for kind, stored in (("cpu", True), ("meta", False)):
         features.device = torch.device(kind)
         assert (features.cache("states", 3) is not None) == stored

@@ -1,4 +1,6 @@
-"""The recipe of GliDe's drafter: it learns and resumes, reads the target's keys as the engine lends them, and uses them."""
+"""The recipe of GliDe's drafter: it learns and resumes, reads the target's keys as the engine lends them,
+and uses them."""
+
 from __future__ import annotations
 
 import pytest
@@ -58,17 +60,39 @@ def test_a_trained_one_uses_the_targets_keys(features, trained):
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     other = torch.randn_like(batch.layer.float()) * batch.layer.float().std()
     with torch.no_grad():
-        one, moved = (glide.predict(model, features, type(batch)(batch.ids, batch.states, rows, *[getattr(batch, name) for name in (
-            "where", "labels", "top_ids", "top_logp")])).flatten(0, 1)[batch.where] for rows in (batch.layer, other))
-        change = (features.logits(one).softmax(-1) - features.logits(moved).softmax(-1)).abs().sum(-1).mean() / 2
+        one, moved = (
+            glide.predict(
+                model,
+                features,
+                type(batch)(
+                    batch.ids,
+                    batch.states,
+                    rows,
+                    *[getattr(batch, name) for name in ("where", "labels", "top_ids", "top_logp")],
+                ),
+            ).flatten(0, 1)[batch.where]
+            for rows in (batch.layer, other)
+        )
+        change = (features.logits(one).softmax(-1) - features.logits(moved).softmax(-1)).abs().sum(
+            -1
+        ).mean() / 2
     assert float(change) > 0.01
 
 
 def test_the_replay_is_near_what_the_engine_does(features, trained):
-    """Greedy chains, counted on the text and on the engine; on the engine the rows of the text before saw less here and more there."""
+    """Greedy chains, counted on the text and on the engine; on the engine the rows of the text before saw
+    less here and more there."""
     gamma, model = 3, FastModel(trained / "models" / TARGET)
     net = models.load(trained / "models" / "Llama-specviz-glide", body(model.open()))
     chosen = [a for a in features.own.answers if a.greedy]
-    expected_length = chains.replay_rounds([chains.accepted_by_step(glide.chain_states_function(net, features), features, a, gamma, 0) for a in chosen], gamma)
-    found, accepted = tokens_a_round(model, lambda: Parts(Glide(net, DraftChain), Fixed(gamma), TokenRejection()), chosen)
+    expected_length = chains.replay_rounds(
+        [
+            chains.accepted_by_step(glide.chain_states_function(net, features), features, a, gamma, 0)
+            for a in chosen
+        ],
+        gamma,
+    )
+    found, accepted = tokens_a_round(
+        model, lambda: Parts(Glide(net, DraftChain), Fixed(gamma), TokenRejection()), chosen
+    )
     assert accepted > 0 and expected_length["block_efficiency"] == pytest.approx(found, rel=0.15)

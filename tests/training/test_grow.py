@@ -1,4 +1,6 @@
-"""A grown network computes what the small one computed, learns in its new parts, and is refused where it could not."""
+"""A grown network computes what the small one computed, learns in its new parts, and is refused where it
+could not."""
+
 from __future__ import annotations
 
 import pytest
@@ -10,15 +12,33 @@ from specviz.training.optimise import BlockMuon, orthogonal_blocks
 from specviz.training.runner import bfloat16_is_faster
 
 SMALL = dict(hidden=24, layers=2, heads=2, kv_heads=1, intermediate=40)
-SHAPES = [dict(SMALL, hidden=48), dict(SMALL, heads=4, kv_heads=2, hidden=32), dict(SMALL, intermediate=64), dict(SMALL, layers=4),
-          dict(hidden=48, layers=3, heads=4, kv_heads=2, intermediate=96)]
+SHAPES = [
+    dict(SMALL, hidden=48),
+    dict(SMALL, heads=4, kv_heads=2, hidden=32),
+    dict(SMALL, intermediate=64),
+    dict(SMALL, layers=4),
+    dict(hidden=48, layers=3, heads=4, kv_heads=2, intermediate=96),
+]
 
 
 def small() -> LlamaForCausalLM:
     torch.manual_seed(1)
-    net = LlamaForCausalLM(LlamaConfig(
-        vocab_size=50, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=12,
-        max_position_embeddings=64, tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=None)).double()
+    net = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=50,
+            hidden_size=24,
+            intermediate_size=40,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=12,
+            max_position_embeddings=64,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=None,
+        )
+    ).double()
     for name, weight in net.named_parameters():
         torch.nn.init.normal_(weight, mean=float("norm" in name), std=0.3)
     return net
@@ -34,18 +54,28 @@ def test_the_logits_are_the_old_ones(shape):
 
 
 def test_every_new_part_learns():
-    """Half of every new part is zero, so that the function stays; a step or two later gradients reach all of it."""
-    new, ids = grow_model(small(), SHAPES[-1]).double(), torch.randint(0, 50, (4, 20), generator=torch.Generator().manual_seed(0))
+    """Half of every new part is zero, so that the function stays; a step or two later gradients reach all
+    of it."""
+    new, ids = (
+        grow_model(small(), SHAPES[-1]).double(),
+        torch.randint(0, 50, (4, 20), generator=torch.Generator().manual_seed(0)),
+    )
     begin = {name: weight.detach().clone() for name, weight in new.named_parameters()}
     adam = torch.optim.Adam(new.parameters(), 1e-3)
     for _ in range(3):
         new(ids, labels=ids).loss.backward()
         adam.step()
         adam.zero_grad()
-    assert [name for name, weight in new.named_parameters() if float((weight != begin[name]).double().mean()) < 0.9] == []
+    assert [
+        name
+        for name, weight in new.named_parameters()
+        if float((weight != begin[name]).double().mean()) < 0.9
+    ] == []
 
 
-@pytest.mark.parametrize("shape, why", [(dict(SMALL, hidden=12), "hidden"), (dict(SMALL, heads=4), "heads / kv_heads")])
+@pytest.mark.parametrize(
+    "shape, why", [(dict(SMALL, hidden=12), "hidden"), (dict(SMALL, heads=4), "heads / kv_heads")]
+)
 def test_a_shape_that_would_lose_something_is_refused(shape, why):
     with pytest.raises(ValueError, match=why):
         grow_model(small(), shape)
@@ -75,4 +105,7 @@ def test_a_whole_block_is_muons_own_step():
 def test_the_number_format_follows_the_instructions_of_the_processor(has, monkeypatch):
     for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda name=name: name == has, raising=False)
-    assert bfloat16_is_faster(torch.device("cpu")) is (has != "nothing") and bfloat16_is_faster(torch.device("cuda")) is True
+    assert (
+        bfloat16_is_faster(torch.device("cpu")) is (has != "nothing")
+        and bfloat16_is_faster(torch.device("cuda")) is True
+    )

@@ -1,4 +1,6 @@
-"""The recipe of Gumiho: it learns and resumes, the engine keeps the replay's promise, and a shared serial part stays another head's."""
+"""The recipe of Gumiho: it learns and resumes, the engine keeps the replay's promise, and a shared serial
+part stays another head's."""
+
 from __future__ import annotations
 
 import pytest
@@ -37,15 +39,21 @@ def test_the_replay_says_what_the_engine_does(pair, trained):
     features = whole_numbers(Features(work, work.hparams("gumiho")), trained)
     chosen = [a for a in features.own.answers if a.greedy]
     states = gumiho.chain_states_function(head, features)
-    promised = chains.replay_rounds([chains.accepted_by_step(states, features, a, len(head), 0) for a in chosen], len(head))
-    found, accepted = tokens_a_round(model, lambda: Parts(GumihoTree(head, DraftChain), Fixed(len(head)), TokenRejection()), chosen)
+    promised = chains.replay_rounds(
+        [chains.accepted_by_step(states, features, a, len(head), 0) for a in chosen], len(head)
+    )
+    found, accepted = tokens_a_round(
+        model, lambda: Parts(GumihoTree(head, DraftChain), Fixed(len(head)), TokenRejection()), chosen
+    )
     assert accepted > 0 and promised["block_efficiency"] == found
 
 
 def test_only_the_parallel_part_is_stored_where_the_serial_part_is_another_heads(pair, tmp_path, monkeypatch):
     work, shared = job(pair, tmp_path), {"begin": "eagle", "trained": ["mlp.mlp"]}
     hparams = Job.hparams
-    monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | (shared if recipe == "gumiho" else {}))
+    monkeypatch.setattr(
+        Job, "hparams", lambda self, recipe: hparams(self, recipe) | (shared if recipe == "gumiho" else {})
+    )
     eagle.run(work)
     folder = gumiho.run(work)
     assert all(name.startswith("mlp.mlp.") for name in load_file(folder / "model.safetensors"))

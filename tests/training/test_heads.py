@@ -1,4 +1,6 @@
-"""The recipes of heads: a killed run resumes to the same weights, a full disk keeps the old ones, a loss that is what it says."""
+"""The recipes of heads: a killed run resumes to the same weights, a full disk keeps the old ones, a loss
+that is what it says."""
+
 from __future__ import annotations
 
 import errno
@@ -41,7 +43,9 @@ def work(tmp_path):
         for i in range(count):
             ids, size = torch.randint(3, 300, (30,), generator=rng), 12
             probs = torch.randn(size, 300, generator=rng).mul(3).log_softmax(-1).topk(8)
-            made.append(Answer(ids, 30 - size, TASKS[i % 6], float(i % 2), probs.indices.short(), probs.values.half()))
+            made.append(
+                Answer(ids, 30 - size, TASKS[i % 6], float(i % 2), probs.indices.short(), probs.values.half())
+            )
         write_tensors(root / split / "shard-00000.safetensors", pack(made))
     return tmp_path
 
@@ -93,13 +97,18 @@ def test_a_full_disk_keeps_the_heads_that_were_there(work, monkeypatch):
 
 
 def test_large_heads_are_written_in_pieces_and_read_back(work, monkeypatch):
-    """Output matrices of their own make a folder of several files, none larger than asked; going back leaves one."""
+    """Output matrices of their own make a folder of several files, none larger than asked; going back
+    leaves one."""
     hparams, whole = Job.hparams, files.write_shards
     monkeypatch.setattr(Job, "hparams", lambda self, recipe: hparams(self, recipe) | {"output": "own"})
     monkeypatch.setattr(chains, "write_shards", lambda place, tensors: whole(place, tensors, 30_000))
     place = medusa.run(job(work, steps=1))
     parts = sorted(path.name for path in place.glob("*.safetensors"))
-    assert len(parts) > 2 and "model.safetensors" not in parts and max((place / name).stat().st_size for name in parts) < 40_000
+    assert (
+        len(parts) > 2
+        and "model.safetensors" not in parts
+        and max((place / name).stat().st_size for name in parts) < 40_000
+    )
     made = heads_medusa.load(place, TargetInfo("toy", 32, 300, 2))
     assert len(made.lm_heads) == 3 and made.accuracy
     monkeypatch.setattr(chains, "write_shards", whole)
@@ -118,7 +127,10 @@ def test_large_matrices_are_stored_in_eight_bits(work, monkeypatch):
     made = heads_medusa.load(place, TargetInfo("toy", 32, 300, 2))
     for name, tensor in wide.state_dict().items():
         assert torch.allclose(made.state_dict()[name], tensor, atol=float(tensor.abs().max()) / 64)
-    assert f"{sum(t.numel() for t in wide.state_dict().values()) / 1e6:.2f} million parameters" in (place / "README.md").read_text()
+    assert (
+        f"{sum(t.numel() for t in wide.state_dict().values()) / 1e6:.2f} million parameters"
+        in (place / "README.md").read_text()
+    )
 
 
 def test_heads_of_a_target_that_is_not_shipped_are_not_shipped(work, tmp_path):
@@ -142,14 +154,22 @@ def test_states_and_places_are_the_targets_own(features):
     width = batch.ids.shape[1]
     lengths = torch.tensor([[len(answer.ids)] for answer in features.wide.rows(0)])
     seen = torch.arange(width) < lengths  # what is padded is nobody's
-    assert torch.allclose(batch.states.view(want.shape)[seen].float(), want[seen].float(), rtol=1 / 256) and batch.layer is None
+    assert (
+        torch.allclose(batch.states.view(want.shape)[seen].float(), want[seen].float(), rtol=1 / 256)
+        and batch.layer is None
+    )
     assert torch.equal(batch.ids.flatten()[batch.where + 1], batch.labels)
     for steps in (1, 3, 20):
         kept, places = batch.back(steps)
-        assert torch.equal(places + steps, batch.where[kept]) and torch.equal(places // width, batch.where[kept] // width)
+        assert torch.equal(places + steps, batch.where[kept]) and torch.equal(
+            places // width, batch.where[kept] // width
+        )
         assert len(kept) == int((batch.where % width >= steps).sum())
     again = features.batch(0, 0.0)
-    assert all(torch.equal(a, b) for a, b in ((again.ids, batch.ids), (again.states, batch.states), (again.top_logp, batch.top_logp)))
+    assert all(
+        torch.equal(a, b)
+        for a, b in ((again.ids, batch.ids), (again.states, batch.states), (again.top_logp, batch.top_logp))
+    )
 
 
 def test_the_loss_of_a_head_is_its_divergence_from_the_distribution_it_should_give(features):
@@ -165,7 +185,9 @@ def test_the_loss_of_a_head_is_its_divergence_from_the_distribution_it_should_gi
         kept, places = batch.back(index + 1)
         return kept, model.blocks[index](batch.states[places].float())
 
-    found = float(ranks.loss(model, guess, features, batch, features.hparams | {"hard_label_weight": 0.0}).detach())
+    found = float(
+        ranks.loss(model, guess, features, batch, features.hparams | {"hard_label_weight": 0.0}).detach()
+    )
     total = weights = 0.0
     for k in range(len(model)):
         each = []
@@ -174,7 +196,10 @@ def test_the_loss_of_a_head_is_its_divergence_from_the_distribution_it_should_gi
             q = (features.head.float() @ model.blocks[k](state)).log_softmax(-1)
             p, ids = answer.top_logp[j].double().exp(), answer.top_ids[j].long()
             rest = max(1e-6, 1 - float(p.sum()))
-            each.append(float((p * (p.log() - q[ids].double())).sum()) + rest * float(torch.log(torch.tensor(rest / (1 - float(q[ids].exp().sum()))))))
+            each.append(
+                float((p * (p.log() - q[ids].double())).sum())
+                + rest * float(torch.log(torch.tensor(rest / (1 - float(q[ids].exp().sum())))))
+            )
         total, weights = total + 0.8**k * sum(each) / len(each), weights + 0.8**k
     assert found == pytest.approx(total / weights, rel=2e-2)  # the recipe computes in half precision
 
@@ -183,7 +208,9 @@ def test_hydra_reads_the_state_the_root_and_the_tokens_below_it(work):
     hparams = job(work).hparams("hydra")
     features = Features(job(work), hparams)
     torch.manual_seed(1)
-    model = heads_hydra.build(features.target_info, hparams | {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8})
+    model = heads_hydra.build(
+        features.target_info, hparams | {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 8}
+    )
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     batch = features.states(collate(features.heldout[:2], 64, features.device))
@@ -194,7 +221,13 @@ def test_hydra_reads_the_state_the_root_and_the_tokens_below_it(work):
             kept, found = reader.head_states(batch, index)
             for row in (0, len(kept) - 1):
                 place = int(batch.where[kept[row]])  # the last token that is read stands here
-                above = [states[place - index - 1], *(features.embedding[batch.ids.flatten()[place - index + i]].float() for i in range(index + 1))]
+                above = [
+                    states[place - index - 1],
+                    *(
+                        features.embedding[batch.ids.flatten()[place - index + i]].float()
+                        for i in range(index + 1)
+                    ),
+                ]
                 assert torch.allclose(model.hydra_mlp[index](torch.cat(above)), found[row], atol=1e-5)
 
 
@@ -225,34 +258,48 @@ def test_chat_prompts_are_long_enough_for_every_head():
     """A head that stands k tokens back never looks before the row: the template alone is longer than that."""
     from transformers import AutoTokenizer
 
-
     words = AutoTokenizer.from_pretrained(SHIPPED / TARGET)
     assert len(chat_prompt(words, "")) > Job().hparams("medusa")["heads"]
 
 
 @pytest.mark.parametrize("target", [TARGET, "fox-135M"])
 def test_the_card_of_a_head_names_its_target_and_the_commands_that_made_it(tmp_path, target):
-    """By the target's own name, whatever folder its parts were joined in; a target that is not the first is named in the commands."""
+    """By the target's own name, whatever folder its parts were joined in; a target that is not the first is
+    named in the commands."""
     told = Job(work=tmp_path, target=target, quiet=True)
     model = torch.nn.Linear(2, 2)
     model.config = {}
     place = tmp_path / "medusa"
     place.mkdir()
-    runner, features = SimpleNamespace(name="medusa", place=place, hparams={}), SimpleNamespace(path=tmp_path / f"{target}-0123abcd")
-    card = (chains.export(told, told.model_name("medusa"), model, features, runner, "Four heads.") / "README.md").read_text()
+    runner, features = (
+        SimpleNamespace(name="medusa", place=place, hparams={}),
+        SimpleNamespace(path=tmp_path / f"{target}-0123abcd"),
+    )
+    card = (
+        chains.export(told, told.model_name("medusa"), model, features, runner, "Four heads.") / "README.md"
+    ).read_text()
     more = "" if target == TARGET else f" --target {target}"
-    assert f"[{target}](../{target})" in card and f"medusa --data DIR{more}\n" in card and "0123abcd" not in card
+    assert (
+        f"[{target}](../{target})" in card and f"medusa --data DIR{more}\n" in card and "0123abcd" not in card
+    )
     assert told.model_name("eagle") not in card
     told, runner.hparams = replace(told, size="chat"), {"begin": "eagle"}
-    card = (chains.export(told, told.model_name("hydra"), model, features, runner, "Four heads.") / "README.md").read_text()
+    card = (
+        chains.export(told, told.model_name("hydra"), model, features, runner, "Four heads.") / "README.md"
+    ).read_text()
     assert f"medusa --data DIR{more} --size chat\n" in card and told.model_name("eagle") in card
 
 
 def test_new_weights_get_a_new_card_and_the_same_weights_keep_theirs(tmp_path):
     told, model = Job(work=tmp_path, quiet=True), torch.nn.Linear(2, 2)
     model.config = {}
-    runner, features = SimpleNamespace(name="medusa", place=tmp_path, hparams={}), SimpleNamespace(path=tmp_path)
-    card = chains.export(told, told.model_name("medusa"), model, features, runner, "Four heads.") / "README.md"
+    runner, features = (
+        SimpleNamespace(name="medusa", place=tmp_path, hparams={}),
+        SimpleNamespace(path=tmp_path),
+    )
+    card = (
+        chains.export(told, told.model_name("medusa"), model, features, runner, "Four heads.") / "README.md"
+    )
     card.write_text(card.read_text() + "Measured: much.")
     chains.export(told, told.model_name("medusa"), model, features, runner, "Five heads.")
     assert card.read_text().endswith("Measured: much.") and "Four heads." in card.read_text()
@@ -265,14 +312,19 @@ def test_a_card_quotes_the_last_run_for_its_own_target(tmp_path):
     first, other = Job(work=tmp_path, quiet=True), Job(work=tmp_path, target="fox-135M", quiet=True)
     first.log("eagle", steps=1)
     other.log("eagle", steps=2)
-    assert (first.last_log("eagle")["steps"], other.last_log("eagle")["steps"]) == (1, 2) and other.last_log("hydra") is None
+    assert (first.last_log("eagle")["steps"], other.last_log("eagle")["steps"]) == (1, 2) and other.last_log(
+        "hydra"
+    ) is None
 
 
 def test_the_report_knows_drafters_of_every_target(tmp_path):
     name = "SmolLM2-135M-Instruct"
     later = Job(work=tmp_path, target=name, quiet=True, prefer_shipped=True)
     entries = yaml.safe_load(drafters.models_yaml_text(later))["models"]
-    assert "Llama-specviz-redrafter" not in entries and Path(entries[f"{name}-eagle"]["path"]) == (SHIPPED / name / "heads/eagle").resolve()
+    assert (
+        "Llama-specviz-redrafter" not in entries
+        and Path(entries[f"{name}-eagle"]["path"]) == (SHIPPED / name / "heads/eagle").resolve()
+    )
     with drafters.use_work_models(later):
         register = zoo.registry.register()
         assert register.entries[f"{name}-eagle"].kind == "eagle"

@@ -81,9 +81,12 @@ def test_it_points_a_draft_at_the_target():
 
 @pytest.mark.parametrize("name", ["forward_kl", "reverse_kl", "jensen_shannon", "total_variation"])
 def test_each_divergence_has_its_own_slope_and_vanishes_at_the_target(name):
-    """Against plain operations on the leaders and what is left, walked back by autograd; values by what they are defined as."""
+    """Against plain operations on the leaders and what is left, walked back by autograd; values by what
+    they are defined as."""
     torch.manual_seed(3)
-    logits, target, head = torch.randn(8, 20), torch.randn(8, 20), torch.eye(20)
+    logits = torch.randn(8, 20)
+    target = torch.randn(8, 20)
+    head = torch.eye(20)
     ids, logp = leaders(target, 5)
     labels, p = torch.randint(0, 20, (8,)), torch.cat([logp.exp(), 1 - logp.exp().sum(-1, keepdim=True)], 1)
 
@@ -91,19 +94,25 @@ def test_each_divergence_has_its_own_slope_and_vanishes_at_the_target(name):
         q = logits.softmax(-1).gather(1, ids)
         q = torch.cat([q, 1 - q.sum(-1, keepdim=True)], 1)
         middle, kl = (p + q) / 2, lambda a, b: (a * (a / b).log()).sum(-1)
-        return {"forward_kl": kl(p, q), "reverse_kl": kl(q, p), "jensen_shannon": (kl(p, middle) + kl(q, middle)) / 2,
-                "total_variation": 1 - torch.minimum(p, q).sum(-1)}[name].mean()
+        return {
+            "forward_kl": kl(p, q),
+            "reverse_kl": kl(q, p),
+            "jensen_shannon": (kl(p, middle) + kl(q, middle)) / 2,
+            "total_variation": 1 - torch.minimum(p, q).sum(-1),
+        }[name].mean()
 
     ours, theirs = logits.clone().requires_grad_(), logits.clone().requires_grad_()
     found, wanted = distil(ours, head, ids, logp, labels, divergence=name), defined(theirs)
     assert float(found.detach()) == pytest.approx(float(wanted.detach()), abs=1e-5)
-    assert torch.allclose(*(torch.autograd.grad(value, at)[0] for value, at in ((found, ours), (wanted, theirs))), atol=1e-5)
+    assert torch.allclose(
+        *(torch.autograd.grad(value, at)[0] for value, at in ((found, ours), (wanted, theirs))), atol=1e-5
+    )
     assert float(distil(target, head, ids, logp, labels, divergence=name)) == pytest.approx(0, abs=1e-5)
 
 
 def test_tvdpp_climbs_as_total_variation_does():
-    """Its slope, drawn, is the total variation's over the rewards' deviation; without the reward's mean it would be as right and
-    noisier, so the noise is looked at, too."""
+    """Its slope, drawn, is the total variation's over the rewards' deviation; without the reward's mean it
+    would be as right and noisier, so the noise is looked at, too."""
     rows = 60_000
     p, q = torch.tensor([0.5, 0.3, 0.15, 0.05]).log(), torch.tensor([0.2, 0.25, 0.15001, 0.39999]).log()
     value, slope = divergences.tvdpp(p.expand(rows, 4), q.expand(rows, 4), torch.Generator().manual_seed(0))
@@ -124,7 +133,9 @@ def test_drawn_negatives_stand_for_the_whole_vocabulary():
     labels = torch.randint(0, 4000, (40,))
     ids, logp = leaders(hidden @ head.T * 0.7, 6)
     whole = distil(hidden, head, ids, logp, labels, 0.2)
-    every = distil(hidden, head, ids, logp, labels, 0.2, negatives=10**6)  # so many draws that each token is among them
+    every = distil(
+        hidden, head, ids, logp, labels, 0.2, negatives=10**6
+    )  # so many draws that each token is among them
     assert torch.allclose(whole, every, atol=1e-4)
     few = distil(hidden, head, ids, logp, labels, 0.2, negatives=1500)
     assert abs(float(few - whole)) < 0.05

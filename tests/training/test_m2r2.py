@@ -1,4 +1,6 @@
-"""The recipe of M2R2's adapters: it learns and resumes, reads the keys that the engine lends, uses them, and keeps what its replay says."""
+"""The recipe of M2R2's adapters: it learns and resumes, reads the keys that the engine lends, uses them,
+and keeps what its replay says."""
+
 from __future__ import annotations
 
 import json
@@ -36,9 +38,16 @@ def features(material, trained):  # noqa: F811
 
 
 def test_no_entropy_is_reported_of_attention_that_is_not_looked_at(trained):
-    """Its queries read keys that are lent: nothing was measured, and 0 would say that it looks at one place."""
-    told = [json.loads(line) for path in (trained / "m2r2").glob("*/measures.jsonl") for line in path.read_text().splitlines()]
-    assert told and all("block_efficiency_greedy" in line and "attention_entropy" not in line for line in told)
+    """Its queries read keys that are lent: nothing was measured, and 0 would say that it looks at one
+    place."""
+    told = [
+        json.loads(line)
+        for path in (trained / "m2r2").glob("*/measures.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert told and all(
+        "block_efficiency_greedy" in line and "attention_entropy" not in line for line in told
+    )
 
 
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
@@ -49,14 +58,23 @@ def test_its_material_is_what_the_engine_lends_and_it_is_used(features, trained)
     batch = features.states(collate(features.heldout[:1], 64, features.device))
     text, target = batch.ids[0].tolist(), FastModel(trained / "models" / TARGET).open()
     target.capture(frozenset({"layer:1"}))
-    slow, kv = target.sync([*text, 0]).hidden_states["layer:1"], torch.cat([part.transpose(0, 1).flatten(1) for part in target.kv(0)], -1)
+    slow, kv = (
+        target.sync([*text, 0]).hidden_states["layer:1"],
+        torch.cat([part.transpose(0, 1).flatten(1) for part in target.kv(0)], -1),
+    )
     assert torch.allclose(batch.layer, torch.cat([slow, kv], -1), atol=1e-4)
     model = models.load(trained / "models" / "Llama-specviz-m2r2", features.target_info)
     mixed = batch.layer.clone()
-    mixed[:, features.target_info.hidden:] = torch.randn_like(kv) * kv.std()
+    mixed[:, features.target_info.hidden :] = torch.randn_like(kv) * kv.std()
     with torch.no_grad():
-        one, other = (features.logits(m2r2.predict(model, features, type(batch)(batch.ids, batch.states, rows, batch.where, *[None] * 3))[
-            batch.where]).softmax(-1) for rows in (batch.layer, mixed))
+        one, other = (
+            features.logits(
+                m2r2.predict(
+                    model, features, type(batch)(batch.ids, batch.states, rows, batch.where, *[None] * 3)
+                )[batch.where]
+            ).softmax(-1)
+            for rows in (batch.layer, mixed)
+        )
     assert float((one - other).abs().sum(-1).mean() / 2) > 0.01
 
 
@@ -64,8 +82,16 @@ def test_the_replay_says_what_the_engine_does(features, trained):
     gamma, model = 3, FastModel(trained / "models" / TARGET)
     net = models.load(trained / "models" / "Llama-specviz-m2r2", body(model.open()))
     chosen = [a for a in features.own.answers if a.greedy]  # what it has seen, so that something is accepted
-    expected_length = chains.replay_rounds([chains.accepted_by_step(m2r2.chain_states_function(net, features), features, a, gamma, 0) for a in chosen], gamma)
-    found, accepted = tokens_a_round(model, lambda: Parts(M2R2Chain(net), Fixed(gamma), TokenRejection()), chosen)
+    expected_length = chains.replay_rounds(
+        [
+            chains.accepted_by_step(m2r2.chain_states_function(net, features), features, a, gamma, 0)
+            for a in chosen
+        ],
+        gamma,
+    )
+    found, accepted = tokens_a_round(
+        model, lambda: Parts(M2R2Chain(net), Fixed(gamma), TokenRejection()), chosen
+    )
     assert accepted > 0 and expected_length["block_efficiency"] == found
 
 

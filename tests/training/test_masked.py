@@ -1,4 +1,6 @@
-"""The recipes of drafters with mask tokens: which rows see what, learning, resumption, and that the engine keeps the replay's promise."""
+"""The recipes of drafters with mask tokens: which rows see what, learning, resumption, and that the engine
+keeps the replay's promise."""
+
 from __future__ import annotations
 
 import random
@@ -22,8 +24,10 @@ from specviz.verifiers import TokenRejection
 from ..models.tiny import body
 from .recipes import job, learns_and_resumes, tokens_a_round, whole_numbers
 
-RECIPES = {"pard": (pard, pard_models, Features, MaskedDraft),
-           "peagle": (peagle, peagle_models, peagle.States, OnePassFeatures)}
+RECIPES = {
+    "pard": (pard, pard_models, Features, MaskedDraft),
+    "peagle": (peagle, peagle_models, peagle.States, OnePassFeatures),
+}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +63,10 @@ def test_a_mask_sees_the_text_before_its_anchor_and_the_masks_between(pair, tmp_
                 assert int(batch.where[index]) == row * width + anchor + back + depth
             else:
                 assert row * width + anchor + back + depth not in batch.where.tolist()
-    assert torch.equal(made.mask[0, 0, :width, :width], torch.ones(width, width).bool().tril()) and not made.mask[:, :, :width, width:].any()
+    assert (
+        torch.equal(made.mask[0, 0, :width, :width], torch.ones(width, width).bool().tril())
+        and not made.mask[:, :, :width, width:].any()
+    )
 
 
 @pytest.mark.parametrize("kind", RECIPES)
@@ -70,8 +77,12 @@ def test_the_replay_says_what_the_engine_does(pair, trained, kind):
     features = whole_numbers(kept(work, work.hparams(kind)), trained)
     block = work.hparams(kind)["block"]
     chosen = [a for a in features.own.answers if a.greedy]
-    expected_length = chains.replay_rounds([recipe.mask_trainer(head, features).accepted_by_step(a, block) for a in chosen], block)
-    found, accepted = tokens_a_round(model, lambda: Parts(drafter(head), Fixed(block), TokenRejection()), chosen)
+    expected_length = chains.replay_rounds(
+        [recipe.mask_trainer(head, features).accepted_by_step(a, block) for a in chosen], block
+    )
+    found, accepted = tokens_a_round(
+        model, lambda: Parts(drafter(head), Fixed(block), TokenRejection()), chosen
+    )
     assert accepted > 0 and expected_length["block_efficiency"] == found
 
 
@@ -85,12 +96,23 @@ def test_every_place_of_a_trained_block_uses_the_text(pair, trained, kind):
     trainer, answer = recipe.mask_trainer(head, features), features.heldout[0]
     batch = features.states(collate([answer], 64, features.device))
     masks = mask_rows.masks_after(batch, torch.tensor([[8]]), [1, 1, 1], trainer.back)
-    order = torch.cat([torch.randperm(12, generator=torch.Generator().manual_seed(0)), torch.arange(12, batch.ids.shape[1])])
-    other = type(batch)(batch.ids[:, order], batch.states[order], None if batch.layer is None else batch.layer[order], batch.where,
-                        batch.labels, batch.top_ids, batch.top_logp)
+    order = torch.cat(
+        [torch.randperm(12, generator=torch.Generator().manual_seed(0)), torch.arange(12, batch.ids.shape[1])]
+    )
+    other = type(batch)(
+        batch.ids[:, order],
+        batch.states[order],
+        None if batch.layer is None else batch.layer[order],
+        batch.where,
+        batch.labels,
+        batch.top_ids,
+        batch.top_logp,
+    )
     with torch.inference_mode():
         pairs = zip(trainer.predict(batch, masks), trainer.predict(other, masks))
         for depth, ((one, index), (two, _)) in enumerate(pairs):
             at = index == 8 + depth
-            change = (trainer.logits(one[at]).softmax(-1) - trainer.logits(two[at]).softmax(-1)).abs().sum() / 2
+            change = (
+                trainer.logits(one[at]).softmax(-1) - trainer.logits(two[at]).softmax(-1)
+            ).abs().sum() / 2
             assert int(at.sum()) == 1 and float(change) > 1e-4, depth

@@ -1,4 +1,6 @@
-"""MLPSpeculator's recipe: it learns and resumes, reads the true tokens, and the trained levels use state and token."""
+"""MLPSpeculator's recipe: it learns and resumes, reads the true tokens, and the trained levels use state
+and token."""
+
 from __future__ import annotations
 
 import pytest
@@ -55,17 +57,27 @@ def test_it_begins_with_the_main_directions_of_the_targets_output_matrix(materia
         mlp_speculator.begin(model, features)
         assert torch.equal(model.emb[0].weight, model.head[0].weight)
         tables = (model.head[0].weight, matrix)
-        found.append(float(torch.corrcoef(torch.stack([(table @ table.T).flatten() for table in tables]))[0, 1].detach()))
-    assert found[0] < found[1] < found[2] and found[1] > 0.5 and found[2] > 0.999, "all directions give all products of its rows"
+        found.append(
+            float(
+                torch.corrcoef(torch.stack([(table @ table.T).flatten() for table in tables]))[0, 1].detach()
+            )
+        )
+    assert found[0] < found[1] < found[2] and found[1] > 0.5 and found[2] > 0.999, (
+        "all directions give all products of its rows"
+    )
 
 
 def test_the_trained_levels_use_state_and_token(trained):
-    made = models.load(trained / "models" / "Llama-specviz-mlp_speculator", body_of(trained / "models" / TARGET))
+    made = models.load(
+        trained / "models" / "Llama-specviz-mlp_speculator", body_of(trained / "models" / TARGET)
+    )
     torch.manual_seed(0)
     states, same = torch.randn(2, made.hidden), torch.zeros(2, dtype=torch.long)
     for level in range(len(made)):
         by_state = made.logits(level, made.step(level, states, same)).softmax(-1)
-        by_token = made.logits(level, made.step(level, states[:1].expand(2, -1), torch.tensor([3, 9]))).softmax(-1)
+        by_token = made.logits(
+            level, made.step(level, states[:1].expand(2, -1), torch.tensor([3, 9]))
+        ).softmax(-1)
         for probs in (by_state, by_token):
             assert float((probs[0] - probs[1]).abs().sum()) > 1e-3
         states = made.step(level, states, same)

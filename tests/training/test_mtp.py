@@ -1,4 +1,6 @@
-"""The recipe of an MTP module: it learns and resumes, uses the text, and the engine keeps what the replay promises."""
+"""The recipe of an MTP module: it learns and resumes, uses the text, and the engine keeps what the replay
+promises."""
+
 from __future__ import annotations
 
 import pytest
@@ -41,8 +43,13 @@ def test_a_trained_module_uses_the_text(material, trained):  # noqa: F811
     rows, ids = batch.states.float()[:20], batch.ids[0, 1:21]
     order = torch.cat([torch.randperm(19, generator=torch.Generator().manual_seed(0)), torch.tensor([19])])
     with torch.inference_mode():
-        one, other = ((module.open().read(features.embedding[ids[at]].float(), rows[at])[-1] @ features.head.float().T).softmax(-1)
-                      for at in (torch.arange(20), order))
+        one, other = (
+            (
+                module.open().read(features.embedding[ids[at]].float(), rows[at])[-1]
+                @ features.head.float().T
+            ).softmax(-1)
+            for at in (torch.arange(20), order)
+        )
     assert float((one - other).abs().sum() / 2) > 1e-4
 
 
@@ -54,6 +61,14 @@ def test_the_replay_says_what_the_engine_does(material, trained):  # noqa: F811
     features = Features(work, work.hparams("mtp"))
     whole_numbers(features, trained)
     chosen = [a for a in features.own.answers if a.greedy]
-    expected_length = chains.replay_rounds([chains.accepted_by_step(mtp.chain_states_function(module, features), features, a, gamma, 0) for a in chosen], gamma)
-    found, accepted = tokens_a_round(model, lambda: Parts(FeatureDrafter(module, DraftChain), Fixed(gamma), TokenRejection()), chosen)
+    expected_length = chains.replay_rounds(
+        [
+            chains.accepted_by_step(mtp.chain_states_function(module, features), features, a, gamma, 0)
+            for a in chosen
+        ],
+        gamma,
+    )
+    found, accepted = tokens_a_round(
+        model, lambda: Parts(FeatureDrafter(module, DraftChain), Fixed(gamma), TokenRejection()), chosen
+    )
     assert accepted > 0 and expected_length["block_efficiency"] == found

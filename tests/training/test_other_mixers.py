@@ -1,4 +1,6 @@
-"""Targets with other mixers: what of the Llama stays, quick scans equal slow ones, and a stored target is the network that was trained."""
+"""Targets with other mixers: what of the Llama stays, quick scans equal slow ones, and a stored target is
+the network that was trained."""
+
 from __future__ import annotations
 
 import pytest
@@ -24,9 +26,21 @@ IDS = torch.tensor([[3, 9, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]])
 
 @pytest.fixture(scope="module")
 def llama():
-    return network(LlamaConfig(vocab_size=VOCAB, hidden_size=160, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-                               num_key_value_heads=2, max_position_embeddings=96, tie_word_embeddings=True, bos_token_id=None,
-                               eos_token_id=None, pad_token_id=None))
+    return network(
+        LlamaConfig(
+            vocab_size=VOCAB,
+            hidden_size=160,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=96,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=None,
+        )
+    )
 
 
 @torch.no_grad()
@@ -50,7 +64,9 @@ def test_the_quick_scan_equals_the_slow_one():
     net = network(STATE_SPACE["bamba"]())
     assert isinstance(net, BambaForCausalLM)
     ids = torch.randint(0, VOCAB, (2, 70), generator=torch.Generator().manual_seed(0))  # longer than a chunk
-    torch.testing.assert_close(logits(with_scanned_mixers(network(net.config)), ids), logits(net, ids), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(
+        logits(with_scanned_mixers(network(net.config)), ids), logits(net, ids), atol=1e-3, rtol=1e-3
+    )
 
 
 def changed(net, at: int) -> list[int]:
@@ -61,24 +77,34 @@ def changed(net, at: int) -> list[int]:
 
 
 def test_a_position_changes_nothing_before_it_and_an_unmasked_convolution_is_caught(monkeypatch):
-    """The published convolution has taps on both sides, and zeroes those of the future; one that forgets to is not causal."""
+    """The published convolution has taps on both sides, and zeroes those of the future; one that forgets to
+    is not causal."""
     net = network(STATE_SPACE["linear_llama"]())
     assert min(changed(net, 6)) == 6
     right = trainable.shifted_sum
-    monkeypatch.setattr(trainable, "shifted_sum", lambda x, taps: F.pad(right(F.pad(x, (0, 0, 0, 2)), taps), (0, 0, -2, 0)))
+    monkeypatch.setattr(
+        trainable, "shifted_sum", lambda x, taps: F.pad(right(F.pad(x, (0, 0, 0, 2)), taps), (0, 0, -2, 0))
+    )
     assert min(changed(net, 6)) < 6
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_a_stored_target_runs_as_the_network_it_was(llama, mixer, tmp_path):
     job = Job(work=tmp_path)
-    place = export(job, "Llama-tiny", MIXERS[mixer](llama, HPARAMS), AutoTokenizer.from_pretrained(SHIPPED / TARGET))
+    place = export(
+        job, "Llama-tiny", MIXERS[mixer](llama, HPARAMS), AutoTokenizer.from_pretrained(SHIPPED / TARGET)
+    )
     net, target = open_network(place, torch.float32).eval(), RecurrentModel(place).open()
     target.sync(IDS[0, :-1].tolist())
     got = target.score(DraftTree((int(IDS[0, -1]),), (-1,), (-1,))).logits
     torch.testing.assert_close(got, logits(net)[0, -2:], atol=1e-3, rtol=1e-3)
-    assert any(name.endswith(".scale") for name in target.model.folder.joinpath("model.safetensors").read_bytes()[:6000].decode(
-        "latin-1").split('"'))
+    assert any(
+        name.endswith(".scale")
+        for name in target.model.folder.joinpath("model.safetensors")
+        .read_bytes()[:6000]
+        .decode("latin-1")
+        .split('"')
+    )
 
 
 def test_a_teachers_leaders_are_its_distribution(tmp_path):
@@ -93,6 +119,10 @@ def test_answers_of_a_target_with_states_are_its_own(llama, tmp_path):
     words = AutoTokenizer.from_pretrained(SHIPPED / TARGET)
     place = export(job, "Llama-tiny", MIXERS["linear_attention"](llama, HPARAMS), words)
     net = open_network(place, torch.float32).eval()
-    answer, = generate.AnswerGenerator(net, words, {"new_tokens": 6, "top": 3}, job).decode([(IDS[0].tolist(), "story", 0.0)])
+    (answer,) = generate.AnswerGenerator(net, words, {"new_tokens": 6, "top": 3}, job).decode(
+        [(IDS[0].tolist(), "story", 0.0)]
+    )
     ids = answer.ids[None]
-    assert torch.equal(logits(net, ids)[0, len(IDS[0]) - 1:-1].argmax(-1), ids[0, len(IDS[0]):]) and answer.top_ids.shape == (6, 3)
+    assert torch.equal(
+        logits(net, ids)[0, len(IDS[0]) - 1 : -1].argmax(-1), ids[0, len(IDS[0]) :]
+    ) and answer.top_ids.shape == (6, 3)

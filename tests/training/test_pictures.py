@@ -1,4 +1,6 @@
-"""The picture recipe: drawings are a function of the seed, the codebook keeps plain ground, a tiny run ships a target that loads and paints."""
+"""The picture recipe: drawings are a function of the seed, the codebook keeps plain ground, a tiny run
+ships a target that loads and paints."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -22,7 +24,9 @@ def test_every_thing_can_be_drawn_and_asked_for_in_known_words():
         wish = drawings.Wish(thing, "red", night=thing in "az7")
         picture = drawings.paint(wish, random.Random(1))
         assert picture.shape == (32, 32, 3) and (picture == drawings.paint(wish, random.Random(1))).all()
-        assert (np.abs(picture.astype(int) - picture[0, 0]).sum(-1) > 60).mean() > 0.01, f"{thing} is not to be seen"
+        assert (np.abs(picture.astype(int) - picture[0, 0]).sum(-1) > 60).mean() > 0.01, (
+            f"{thing} is not to be seen"
+        )
         for _ in range(4):
             ids = words.encode(drawings.words_of(wish, rng))
             assert words.unk_token_id not in ids and words.convert_tokens_to_ids("patch 0") > max(ids)
@@ -31,7 +35,9 @@ def test_every_thing_can_be_drawn_and_asked_for_in_known_words():
 def test_patches_are_cut_in_raster_order():
     picture = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(1, 4, 4, 3)
     cut = pictures.cut_patches(picture, 2)
-    assert (cut[0, 1].reshape(2, 2, 3) == picture[0, :2, 2:]).all() and (cut[0, 2].reshape(2, 2, 3) == picture[0, 2:, :2]).all()
+    assert (cut[0, 1].reshape(2, 2, 3) == picture[0, :2, 2:]).all() and (
+        cut[0, 2].reshape(2, 2, 3) == picture[0, 2:, :2]
+    ).all()
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +55,10 @@ def test_a_tiny_run_ships_a_target_that_paints(trained):
     result = collect(Session(loaded, "speculative_jacobi", sampling=Sampling(1.0)).run("a red heart", 100))
     assert result.finish_reason == "stop" and len(result.token_ids) <= 4
     assert loaded.codec.pixels(result.data).shape == (32, 32, 3)
-    assert job.last_log("pictures")["steps"] == 2 and json.loads((place / "config.json").read_text())["model_type"] == "llama"
+    assert (
+        job.last_log("pictures")["steps"] == 2
+        and json.loads((place / "config.json").read_text())["model_type"] == "llama"
+    )
 
 
 def test_drafters_learn_from_pictures_that_the_target_painted_and_from_drawings(trained):
@@ -60,9 +69,13 @@ def test_drafters_learn_from_pictures_that_the_target_painted_and_from_drawings(
         answers = text_answers.read(root / split)
         assert len(answers) == count and {a.temperature for a in answers} <= {0.0, 0.7, 1.0}
         for answer in answers:
-            painted, end = answer.ids[answer.start:].split([len(answer.ids) - answer.start - 1, 1])
-            assert answer.ids[answer.start - 1] == 3 and len(answer.top_ids) == len(painted) + 1  # <picture> ends the prompt
-            assert split != "read" or (len(painted) == 4 and all(int(t) in words.tokens for t in painted) and int(end) == 4)
+            painted, end = answer.ids[answer.start :].split([len(answer.ids) - answer.start - 1, 1])
+            assert (
+                answer.ids[answer.start - 1] == 3 and len(answer.top_ids) == len(painted) + 1
+            )  # <picture> ends the prompt
+            assert split != "read" or (
+                len(painted) == 4 and all(int(t) in words.tokens for t in painted) and int(end) == 4
+            )
 
 
 def test_a_share_of_prompts_loses_its_words():
@@ -77,7 +90,11 @@ def test_a_share_of_prompts_loses_its_words():
 
 def test_the_classifier_knows_fresh_drawings_and_not_noise():
     classify, rng = recognise.Classifier(), random.Random(9)
-    right = [classify(drawings.paint(drawings.Wish(thing, "green"), rng)) == thing for thing in recognise.THINGS for _ in range(2)]
+    right = [
+        classify(drawings.paint(drawings.Wish(thing, "green"), rng)) == thing
+        for thing in recognise.THINGS
+        for _ in range(2)
+    ]
     assert np.mean(right) > 0.9
     noise = np.random.default_rng(0).integers(0, 256, (92, 32, 32, 3), np.uint8)
     assert np.mean([classify(picture) == thing for picture, thing in zip(noise, recognise.THINGS * 2)]) < 0.1

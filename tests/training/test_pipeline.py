@@ -30,10 +30,14 @@ def test_everything_is_made_and_loads(whole):
         model = open_network(whole / "models" / name, torch.float32)
         assert model.config.vocab_size == len(words)
     lines = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
-    assert [line["recipe"] for line in lines if line["recipe"] in available()] == available()  # a target's draft is logged besides
+    assert [
+        line["recipe"] for line in lines if line["recipe"] in available()
+    ] == available()  # a target's draft is logged besides
     assert all((whole / "models" / Job().model_name(kind) / "config.json").is_file() for kind in head_kinds())
     skipped = json.loads((whole / "report.json").read_text())["drafters"]["skipped"]
-    assert all(needs_own_target(catalogue()[key]) for key in skipped), skipped  # no text target of this kind can serve those
+    assert all(needs_own_target(catalogue()[key]) for key in skipped), (
+        skipped
+    )  # no text target of this kind can serve those
 
 
 @pytest.mark.thorough
@@ -46,8 +50,17 @@ def test_the_report_reaches_the_cards(work, tiny):
     assert 1 <= found["draft"]["greedy"]["mean"]["block_efficiency"] <= 5
     methods = found["drafters"]["methods"]
     assert {"speculative", "medusa", "eagle", "eagle2"} <= methods.keys()
-    for row in (method[mode][task] for method in methods.values() for mode in ("greedy", "sampled") for task in data.TASKS):
-        assert 1 <= row["block_efficiency"] <= 17 and row["speedup"] > 0 and all(0 <= share <= 1 for share in row["by_position"])
+    for row in (
+        method[mode][task]
+        for method in methods.values()
+        for mode in ("greedy", "sampled")
+        for task in data.TASKS
+    ):
+        assert (
+            1 <= row["block_efficiency"] <= 17
+            and row["speedup"] > 0
+            and all(0 <= share <= 1 for share in row["by_position"])
+        )
     for kind in ("medusa", "eagle"):
         card = (work / "models" / f"Llama-specviz-{kind}" / "README.md").read_text()
         assert "Built with Llama" in card and "unreliable" in card and "report: end" in card
@@ -68,7 +81,9 @@ def test_a_second_run_finds_everything_up_to_date(work, tiny):
 
 @pytest.mark.thorough
 def test_shipping_keeps_better_weights_and_a_draft_follows_the_shipped_target(work, tmp_path):
-    job = Job(work=work, shipped=tmp_path, ship=True, size="tiny", steps=25, quiet=True, device="cpu", speed=False)
+    job = Job(
+        work=work, shipped=tmp_path, ship=True, size="tiny", steps=25, quiet=True, device="cpu", speed=False
+    )
     target.run(job)  # nothing was shipped yet
     shipped = fingerprint(tmp_path / TARGET)
     assert shipped == fingerprint(work / "models" / TARGET)
@@ -77,7 +92,9 @@ def test_shipping_keeps_better_weights_and_a_draft_follows_the_shipped_target(wo
     draft.run(job)
     report.run(job)
     assert "report: begin" in (tmp_path / DRAFT / "README.md").read_text()
-    shutil.copyfile(next((SHIPPED / TARGET).glob("model-00001*.safetensors")), tmp_path / TARGET / "extra.safetensors")
+    shutil.copyfile(
+        next((SHIPPED / TARGET).glob("model-00001*.safetensors")), tmp_path / TARGET / "extra.safetensors"
+    )
     with refuses(TrainingError, "training.not_shipped"):
         draft.run(job)
 
@@ -87,7 +104,12 @@ def test_other_shapes_of_draft_go_into_folders_of_their_own(work):
     place = draft.run(Job(work=work, size="small", steps=1, quiet=True, device="cpu"))
     assert place.name == "Llama-specviz-draft-small" and (place / "config.json").is_file()
     card = (place / "README.md").read_text(encoding="utf-8")
-    assert "Built with Llama" in card and "unreliable" in card and "hidden 64, 1 layer," in card and "greedy" in card
+    assert (
+        "Built with Llama" in card
+        and "unreliable" in card
+        and "hidden 64, 1 layer," in card
+        and "greedy" in card
+    )
     assert (work / "models" / DRAFT / "model.safetensors").read_bytes() == before
 
 
@@ -96,7 +118,9 @@ def test_the_wide_draft_and_the_deep_one_are_equally_large():
     size = {}
     for shape in ("default", "wide", "deep", "small"):
         with torch.device("meta"):
-            size[shape] = sum(weight.numel() for weight in draft.build(whole, Job(size=shape).hparams("draft")).parameters())
+            size[shape] = sum(
+                weight.numel() for weight in draft.build(whole, Job(size=shape).hparams("draft")).parameters()
+            )
     assert abs(size["wide"] / size["deep"] - 1) < 0.01
     assert size["small"] < 0.5 * size["default"]
 
@@ -117,7 +141,8 @@ def pair(work):
 
 @pytest.mark.parametrize("together, grouped", ((32, False), (2, False), (32, True)))
 def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together, grouped):
-    """However many prompts are read in one pass, each padded to the longest of its own, and whoever attends."""
+    """However many prompts are read in one pass, each padded to the longest of its own, and whoever
+    attends."""
     monkeypatch.setattr(text_answers, "PREFILL", together)
     model, words = pair
     writer = model
@@ -126,9 +151,17 @@ def test_batched_greedy_answers_are_the_models_own(pair, monkeypatch, together, 
         writer = copy.deepcopy(model)
         text_answers.attend_by_groups(writer)
     hparams = Job(size="tiny").hparams("generate")
-    texts = ["Hello", "What is 3 + 4?", "Copy this text:\nThe key was lighter than it looked.", "Bye", "x" * 40]
+    texts = [
+        "Hello",
+        "What is 3 + 4?",
+        "Copy this text:\nThe key was lighter than it looked.",
+        "Bye",
+        "x" * 40,
+    ]
     batch = [(data.chat_prompt(words, text), "chat", 0.0) for text in texts]
-    for made, (prompt, _, _) in zip(text_answers.AnswerGenerator(writer, words, hparams, Job()).decode(batch), batch):
+    for made, (prompt, _, _) in zip(
+        text_answers.AnswerGenerator(writer, words, hparams, Job()).decode(batch), batch
+    ):
         ids = list(prompt)
         for j, token in enumerate(made.ids[made.start :].tolist()):
             with torch.inference_mode():
@@ -157,7 +190,9 @@ def test_sampling_follows_the_distribution(temperature, top):
     torch.manual_seed(0)
     logits = torch.tensor([0.5, 0.2, 0.0, 0.3, 0.1, 0.05]).log()
     want = (logits / temperature).softmax(-1)
-    tokens, leaders, logp = text_answers.sample(logits.expand(40000, 6), torch.full((40000,), temperature), top)
+    tokens, leaders, logp = text_answers.sample(
+        logits.expand(40000, 6), torch.full((40000,), temperature), top
+    )
     drawn = tokens.bincount(minlength=6) / 40000
     assert torch.allclose(drawn, want, atol=0.012) and drawn[2] == 0
     assert torch.allclose(logp[0], logits.log_softmax(-1)[leaders[0]]), "labels are of temperature 1"
@@ -171,16 +206,28 @@ def test_temperatures_of_one_batch_do_not_mix():
 
 
 def test_a_large_vocabulary_survives_a_shard(tmp_path):
-    """Ids above 32,767 and each answer's temperature are read back as written; shards of earlier versions are read, too."""
-    answers = [text_answers.Answer(torch.tensor([1, 40_000, 128_255]), 1, "chat", temperature, torch.tensor([[49_151, 2], [3, 4]]).int(),
-                               torch.zeros(2, 2).half()) for temperature in (0.0, 0.7, 1.0)]
+    """Ids above 32,767 and each answer's temperature are read back as written; shards of earlier versions
+    are read, too."""
+    answers = [
+        text_answers.Answer(
+            torch.tensor([1, 40_000, 128_255]),
+            1,
+            "chat",
+            temperature,
+            torch.tensor([[49_151, 2], [3, 4]]).int(),
+            torch.zeros(2, 2).half(),
+        )
+        for temperature in (0.0, 0.7, 1.0)
+    ]
     flat = text_answers.pack(answers)
     write_tensors(tmp_path / "shard-00000.safetensors", flat)
     found = text_answers.read(tmp_path)
     assert [a.temperature for a in found] == [0.0, 0.7, 1.0] and found[1].ids.tolist() == [1, 40_000, 128_255]
     assert found[2].top_ids[0].tolist() == [49_151, 2] and [a.greedy for a in found] == [True, False, False]
     del flat["temperature"]
-    write_tensors(tmp_path / "shard-00000.safetensors", flat | {"greedy": torch.tensor([1, 0, 0], dtype=torch.uint8)})
+    write_tensors(
+        tmp_path / "shard-00000.safetensors", flat | {"greedy": torch.tensor([1, 0, 0], dtype=torch.uint8)}
+    )
     assert [a.temperature for a in text_answers.read(tmp_path)] == [0.0, 1.0, 1.0]
 
 
@@ -205,7 +252,9 @@ def test_only_answers_carry_loss(pair):
     ids, where, _ = batches.make(0)
     user = words.convert_tokens_to_ids("<|user|>")
     counted = set((where + 1).tolist())
-    assert counted and not any(i in counted for i, token in enumerate(ids.flatten().tolist()) if token == user)
+    assert counted and not any(
+        i in counted for i, token in enumerate(ids.flatten().tolist()) if token == user
+    )
 
 
 @pytest.mark.parametrize(

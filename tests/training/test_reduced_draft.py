@@ -1,4 +1,6 @@
-"""Drafts over part of the vocabulary: what they learn, that the engine reads what is written, and labels that are exact."""
+"""Drafts over part of the vocabulary: what they learn, that the engine reads what is written, and labels
+that are exact."""
+
 from __future__ import annotations
 
 import json
@@ -25,7 +27,9 @@ def trained(work):  # noqa: F811
     one = job(work)
     hparams = one.hparams("draft")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(one), "hparams", lambda self, recipe: hparams | {"draft_vocab": SOME, "kind": "part"})
+        patch.setattr(
+            type(one), "hparams", lambda self, recipe: hparams | {"draft_vocab": SOME, "kind": "part"}
+        )
         return draft.run(one)
 
 
@@ -38,17 +42,31 @@ def test_the_engine_reads_what_was_trained(work, trained):  # noqa: F811
     answers = generate.read(work / "generations" / fingerprint(work / "models" / TARGET) / "train")
     tokens = reduced_draft.frequent_tokens(answers, 300, SOME, [2])
     outside = torch.ones(300, dtype=torch.bool).index_fill(0, tokens, False)
-    assert bool((logits[:, outside] == OUTSIDE).all()) and bool((logits[:, tokens] > OUTSIDE).all()) and 2 in tokens
+    assert (
+        bool((logits[:, outside] == OUTSIDE).all())
+        and bool((logits[:, tokens] > OUTSIDE).all())
+        and 2 in tokens
+    )
 
 
 def test_leaders_without_a_row_leave_the_distribution():
     """What is left is renormalised, and no row is counted twice."""
     head = reduced_draft.ReducedHead(torch.randn(6, 4), torch.tensor([9, 3, 7, 1, 0, 5]), 10)
     logp = torch.tensor([[0.5, 0.2, 0.1], [0.6, 0.3, 0.05], [0.3, 0.3, 0.3]]).log()
-    batch = torch.zeros(1, 5).long(), torch.arange(3), torch.tensor([[9, 2, 7], [2, 4, 3], [6, 8, 2]]), logp, torch.tensor([9, 3, 8])
+    batch = (
+        torch.zeros(1, 5).long(),
+        torch.arange(3),
+        torch.tensor([[9, 2, 7], [2, 4, 3], [6, 8, 2]]),
+        logp,
+        torch.tensor([9, 3, 8]),
+    )
     _, where, rows, found, labels = head.to_reduced_vocabulary(batch)
     assert where.tolist() == [0, 1] and labels.tolist() == [0, 1], "the third label has no row"
-    assert rows[0, [0, 2]].tolist() == [0, 2] and rows[1, 2] == 1 and all(len(set(row)) == 3 for row in rows.tolist())
+    assert (
+        rows[0, [0, 2]].tolist() == [0, 2]
+        and rows[1, 2] == 1
+        and all(len(set(row)) == 3 for row in rows.tolist())
+    )
     torch.testing.assert_close(found[0].exp()[[0, 2]], torch.tensor([0.5, 0.1]) / 0.8)
     torch.testing.assert_close(found[1].exp()[2], torch.tensor(0.05 / 0.1))
     assert bool((found[0, 1] == reduced_draft.ABSENT) & (found[1, :2] == reduced_draft.ABSENT).all())
@@ -63,7 +81,8 @@ def test_its_logits_cover_the_vocabulary():
 
 
 def test_a_written_draft_is_opened_for_training_with_the_logits_of_the_engine(work, trained, tmp_path):  # noqa: F811
-    """And a grown one has its vocabulary and its logits, also where the target lies elsewhere, as with a new work folder."""
+    """And a grown one has its vocabulary and its logits, also where the target lies elsewhere, as with a
+    new work folder."""
     alone = tmp_path / "alone" / "part"
     shutil.copytree(trained, alone)
     ids, target = torch.tensor([[5, 9, 30, 7, 11]]), FastModel(trained).open()
@@ -73,9 +92,23 @@ def test_a_written_draft_is_opened_for_training_with_the_logits_of_the_engine(wo
     with torch.inference_mode():
         torch.testing.assert_close(opened(ids).logits[0, -1], wanted, rtol=1e-4, atol=1e-4)
     config = opened.config
-    shape = {"hidden": config.hidden_size, "layers": config.num_hidden_layers + 1, "heads": config.num_attention_heads,
-             "kv_heads": config.num_key_value_heads, "intermediate": config.intermediate_size, "from": "part"}
-    one = type("OneModel", (), {"model": lambda self, name: work / "models" / TARGET if name == TARGET else alone, "target": TARGET, "seed": 0})()
+    shape = {
+        "hidden": config.hidden_size,
+        "layers": config.num_hidden_layers + 1,
+        "heads": config.num_attention_heads,
+        "kv_heads": config.num_key_value_heads,
+        "intermediate": config.intermediate_size,
+        "from": "part",
+    }
+    one = type(
+        "OneModel",
+        (),
+        {
+            "model": lambda self, name: work / "models" / TARGET if name == TARGET else alone,
+            "target": TARGET,
+            "seed": 0,
+        },
+    )()
     grown = draft.load_and_grow(one, shape, 300)
     with torch.inference_mode():
         torch.testing.assert_close(grown(ids).logits[0, -1], wanted, rtol=1e-4, atol=1e-4)

@@ -12,8 +12,15 @@ from specviz.training.runner import Runner, untied_tensors
 from ..message_codes import refuses
 
 NUMBERS = {
-    "muon_lr": 0.02, "adamw_lr": 0.01, "weight_decay": 0.01, "clip": 1.0, "warmup_steps": 3, "decay": 0.4,
-    "minutes": 1, "measure_minutes": 9, "history_steps": 1,
+    "muon_lr": 0.02,
+    "adamw_lr": 0.01,
+    "weight_decay": 0.01,
+    "clip": 1.0,
+    "warmup_steps": 3,
+    "decay": 0.4,
+    "minutes": 1,
+    "measure_minutes": 9,
+    "history_steps": 1,
 }
 
 
@@ -68,7 +75,9 @@ def test_it_learns_logs_and_draws(tmp_path):
     assert (tmp_path / "toy" / "loss.svg").read_text().startswith("<svg")
 
 
-@pytest.mark.parametrize("fail_at", [None, 13])  # on the way past a mark, and once more in a run that was killed
+@pytest.mark.parametrize(
+    "fail_at", [None, 13]
+)  # on the way past a mark, and once more in a run that was killed
 def test_figures_are_kept_at_the_shares_of_the_budget_that_a_recipe_names(tmp_path, monkeypatch, fail_at):
     monkeypatch.setitem(NUMBERS, "measure_at", [0.1, 0.25, 0.5])
     asked = []
@@ -77,9 +86,14 @@ def test_figures_are_kept_at_the_shares_of_the_budget_that_a_recipe_names(tmp_pa
         with pytest.raises(KeyboardInterrupt):
             runner.train(loss_at, lambda: {"answer": asked.append(runner.progress.step) or 7})
     runner, net, loss_at = trial(tmp_path, 40)
-    runner.train(loss_at, lambda: {"answer": asked.append(runner.progress.step) or (net.training and "in training") or 7})
+    runner.train(
+        loss_at,
+        lambda: {"answer": asked.append(runner.progress.step) or (net.training and "in training") or 7},
+    )
     assert asked == [4, 10, 20, 40] and net.training
-    assert [(step, figures, tokens) for step, _, figures, tokens in runner.progress.measures] == [(s, {"answer": 7}, 32 * s) for s in asked]
+    assert [(step, figures, tokens) for step, _, figures, tokens in runner.progress.measures] == [
+        (s, {"answer": 7}, 32 * s) for s in asked
+    ]
     lines = [json.loads(line) for line in (tmp_path / "toy" / "measures.jsonl").read_text().splitlines()]
     assert [(line["step"], line["tokens"]) for line in lines] == [(s, 32 * s) for s in asked]
 
@@ -95,9 +109,22 @@ def test_a_measurement_that_fails_stops_no_training(tmp_path, monkeypatch, capsy
         raise ValueError("no answers")
 
     found = runner.train(loss_at, measure)
-    assert asked == [False, False] and net.training and found == runner.figures() and found["loss"] == expected and "answer" not in found
-    assert capsys.readouterr().err.count("toy was not measured at step 10 (ValueError: no answers); the training goes on.") == 1
-    assert '"failed": "ValueError: no answers"' in (tmp_path / "failing" / "toy" / "measures.jsonl").read_text()
+    assert (
+        asked == [False, False]
+        and net.training
+        and found == runner.figures()
+        and found["loss"] == expected
+        and "answer" not in found
+    )
+    assert (
+        capsys.readouterr().err.count(
+            "toy was not measured at step 10 (ValueError: no answers); the training goes on."
+        )
+        == 1
+    )
+    assert (
+        '"failed": "ValueError: no answers"' in (tmp_path / "failing" / "toy" / "measures.jsonl").read_text()
+    )
     assert trial(tmp_path / "failing", 20)[0].progress.measures == runner.progress.measures
 
 
@@ -120,7 +147,9 @@ def test_nan_stops_with_a_sentence_and_the_checkpoint_survives(tmp_path):
     assert runner.progress.step == 4
 
 
-@pytest.mark.parametrize("spoil", [lambda b: b[:200], lambda b: b[:-50], lambda b: b"", lambda b: b"\xff" * 64])
+@pytest.mark.parametrize(
+    "spoil", [lambda b: b[:200], lambda b: b[:-50], lambda b: b"", lambda b: b"\xff" * 64]
+)
 def test_a_damaged_checkpoint_is_named(tmp_path, spoil):
     runner, _, loss_at = trial(tmp_path, 2)
     runner.train(loss_at)

@@ -1,4 +1,6 @@
-"""Prompts that a target writes itself: what is kept of them, that none occurs twice, and that they are answered."""
+"""Prompts that a target writes itself: what is kept of them, that none occurs twice, and that they are
+answered."""
+
 from __future__ import annotations
 
 import json
@@ -29,7 +31,11 @@ class Generator:
     """Gives the same continuations, in turns, to every batch of prompts."""
 
     def __init__(self, texts, unlikely=frozenset()):
-        self.tokenizer, self.hparams, self.texts, self.unlikely, self.asked = Words(), {"batch": 3}, list(texts), unlikely, []
+        self.tokenizer = Words()
+        self.hparams = {"batch": 3}
+        self.texts = list(texts)
+        self.unlikely = unlikely
+        self.asked = []
 
     def decode(self, rows):
         self.asked.append(rows)
@@ -37,7 +43,11 @@ class Generator:
         for start, task, temperature in rows:
             ids = self.texts.pop(0) if self.texts else [9, 9, 9, END]
             top = torch.tensor([[-1 if i in self.unlikely else i] for i in ids])
-            made.append(text_answers.Answer(torch.tensor(list(start) + ids), len(start), task, temperature, top, torch.zeros_like(top)))
+            made.append(
+                text_answers.Answer(
+                    torch.tensor(list(start) + ids), len(start), task, temperature, top, torch.zeros_like(top)
+                )
+            )
         return made
 
 
@@ -55,17 +65,22 @@ def test_the_user_turn_is_what_all_prompts_begin_with(monkeypatch):
         self_written.user_turn(None)
 
 
-@pytest.mark.parametrize("ids, kept", [
-    ([1, 2, 3, 4, END], True),
-    ([1, 2, 3, 4], False),  # the limit cut it
-    ([1, 2, 3, END], False),  # a greeting
-    ([1, 2, 3, 4, 5, 6] * 2 + [END], False),  # goes round in a circle
-    ([1, 2, NOISE, 4, 5, END], False),  # half of a character
-    ([], False),
-])
+@pytest.mark.parametrize(
+    "ids, kept",
+    [
+        ([1, 2, 3, 4, END], True),
+        ([1, 2, 3, 4], False),  # the limit cut it
+        ([1, 2, 3, END], False),  # a greeting
+        ([1, 2, 3, 4, 5, 6] * 2 + [END], False),  # goes round in a circle
+        ([1, 2, NOISE, 4, 5, END], False),  # half of a character
+        ([], False),
+    ],
+)
 def test_a_prompt_is_finished_long_enough_and_readable(writer, ids, kept):
     own = writer()
-    answer = SimpleNamespace(ids=torch.tensor([5, 6] + ids), start=2, top_ids=torch.tensor([[i] for i in ids]))
+    answer = SimpleNamespace(
+        ids=torch.tensor([5, 6] + ids), start=2, top_ids=torch.tensor([[i] for i in ids])
+    )
     assert (own.text(answer) is not None) == kept
 
 
@@ -80,22 +95,42 @@ def test_no_prompt_occurs_twice_not_even_in_a_later_run(writer, tmp_path):
     first = writer([1, 2, 3, 4, END], [1, 2, 3, 4, END], [2, 3, 4, 5, END])
     pairs = first.replace(3, rows, 0.5)
     assert [row.prompt for row, _ in pairs] == ["w1 w2 w3 w4", "w2 w3 w4 w5", "given 2", "given 3"]
-    assert [(row.task, row.source) for row, _ in pairs[:2]] == [("chat", "self-written")] * 2 and [t for _, t in pairs] == [0.7] * 4
-    assert json.loads((tmp_path / "prompts-00003.json").read_text())["prompts"] == ["w1 w2 w3 w4", "w2 w3 w4 w5"]
+    assert [(row.task, row.source) for row, _ in pairs[:2]] == [("chat", "self-written")] * 2 and [
+        t for _, t in pairs
+    ] == [0.7] * 4
+    assert json.loads((tmp_path / "prompts-00003.json").read_text())["prompts"] == [
+        "w1 w2 w3 w4",
+        "w2 w3 w4 w5",
+    ]
     assert all(row[0] == [5, 6] and row[2] == 0.8 for batch in first.generator.asked for row in batch)
-    assert writer([1, 2, 3, 4, END], [4, 3, 2, 1, END]).prompts(2) == ["w4 w3 w2 w1"], "kept of the run before"
+    assert writer([1, 2, 3, 4, END], [4, 3, 2, 1, END]).prompts(2) == ["w4 w3 w2 w1"], (
+        "kept of the run before"
+    )
 
 
 def test_shards_take_their_prompts_from_the_writer(monkeypatch, tmp_path):
     """A share of nothing leaves the prompts of the data alone; a whole one replaces all."""
     seen = []
-    monkeypatch.setattr(text_answers.AnswerGenerator, "answers", lambda self, pairs: seen.append([row.prompt for row, _ in pairs]) or [])
+    monkeypatch.setattr(
+        text_answers.AnswerGenerator,
+        "answers",
+        lambda self, pairs: seen.append([row.prompt for row, _ in pairs]) or [],
+    )
     monkeypatch.setattr(text_answers, "write_tensors", lambda path, tensors: None)
     monkeypatch.setattr(text_answers, "pack", lambda answers: {})
-    writer = SimpleNamespace(replace=lambda shard, pairs, share: [(Row("chat", "", f"own {shard} {share}", ""), t) for _, t in pairs])
+    writer = SimpleNamespace(
+        replace=lambda shard, pairs, share: [
+            (Row("chat", "", f"own {shard} {share}", ""), t) for _, t in pairs
+        ]
+    )
     pairs = [(Row("math", "", f"given {i}", ""), 0.0) for i in range(3)]
-    make = text_answers.AnswerGenerator(None, Words(), {"shard_rows": 2, "self_written": 1.0}, SimpleNamespace(quiet=True, seed=0),
-                                        lambda row: ([], 0))
+    make = text_answers.AnswerGenerator(
+        None,
+        Words(),
+        {"shard_rows": 2, "self_written": 1.0},
+        SimpleNamespace(quiet=True, seed=0),
+        lambda row: ([], 0),
+    )
     make.shards(tmp_path, pairs, None)
     make.shards(tmp_path, pairs, None, writer)
     assert seen == [["given 0", "given 1"], ["given 2"], ["own 0 1.0"] * 2, ["own 1 1.0"]]

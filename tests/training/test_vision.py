@@ -1,5 +1,6 @@
-"""The recipe of the target that sees a picture: scenes and words are functions of the seed, the grammar's probabilities are those of its
-own draws, a tiny run ships a pair that loads and answers about a picture."""
+"""The recipe of the target that sees a picture: scenes and words are functions of the seed, the grammar's
+probabilities are those of its own draws, a tiny run ships a pair that loads and answers about a picture."""
+
 from __future__ import annotations
 
 import json
@@ -29,11 +30,15 @@ def test_every_question_and_answer_is_made_of_known_words():
     for _ in range(200):
         scene = scenes.draw_scene(rng)
         turns = scenes.conversation(scene, 3, rng)
-        ids = tokenizer.encode(f"<caption> {scenes.caption(scene)}" + vision.text_of(turns, rng), add_special_tokens=False)
+        ids = tokenizer.encode(
+            f"<caption> {scenes.caption(scene)}" + vision.text_of(turns, rng), add_special_tokens=False
+        )
         assert tokenizer.unk_token_id not in ids
         for question, answer in turns:
             messages = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-            assert tokenizer.apply_chat_template(messages, tokenize=False) == vision.text_of([(question, answer)])
+            assert tokenizer.apply_chat_template(messages, tokenize=False) == vision.text_of(
+                [(question, answer)]
+            )
             assert scenes.join_words(scenes.split_words(answer)) == answer
 
 
@@ -62,14 +67,20 @@ def test_a_blind_draft_is_accepted_on_grammar_and_refused_on_what_the_picture_de
 def test_a_scene_is_painted_where_it_says():
     scene = (scenes.Item(4, "heart", "red", False), scenes.Item(8, "sun", "blue", True))
     picture = scenes.Painter(0, 2).paint(scene, random.Random(0))
-    inked = (np.abs(picture.astype(int) - picture[0, 0]).sum(-1) > 60).reshape(3, scenes.CELL, 3, scenes.CELL).any((1, 3))
+    inked = (
+        (np.abs(picture.astype(int) - picture[0, 0]).sum(-1) > 60)
+        .reshape(3, scenes.CELL, 3, scenes.CELL)
+        .any((1, 3))
+    )
     assert picture.shape == (scenes.SIDE, scenes.SIDE, 3) and inked.flatten().nonzero()[0].tolist() == [4, 8]
 
 
 def test_answers_alone_carry_the_loss():
     batch = vision.Batch([[2, 9, 3, 7, 8, 4, 2, 3, 5, 4], [2, 3, 4]], answer=3, end=4, pad=0, device="cpu")
     assert batch.next.tolist() == [7, 8, 4, 5, 4, 4] and batch.ids.shape == (2, 10)
-    assert batch.ids.flatten()[batch.where].tolist() == [3, 7, 8, 3, 5, 3] and batch.row.tolist() == [1] * 5 + [2]
+    assert batch.ids.flatten()[batch.where].tolist() == [3, 7, 8, 3, 5, 3] and batch.row.tolist() == [
+        1
+    ] * 5 + [2]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +98,9 @@ def test_a_tiny_run_ships_a_pair_that_answers_about_a_picture(trained):
     texts = []
     for number, hidden in ((0, False), (1, False), (0, True), (1, True)):
         request = GenerationRequest(image=samples[number]["image"], hide_image=hidden)
-        result = collect(Session(loaded, "multimodal", {"gamma": 2}, request=request).run("What do you see?", 6))
+        result = collect(
+            Session(loaded, "multimodal", {"gamma": 2}, request=request).run("What do you see?", 6)
+        )
         assert result.token_ids
         texts.append(loaded.with_picture(request.seen_image).open_target().prefix_id)
     assert len(set(texts)) == 3 and texts[2] == texts[3] == ""
@@ -98,8 +111,10 @@ def test_a_tiny_run_ships_a_pair_that_answers_about_a_picture(trained):
 
 def test_questions_without_a_known_word_and_system_messages_are_refused(trained):
     loaded = load(str(trained[0]), "none", "cpu")
-    for prompt, code in (("Guten Morgen", "prompt.words"), ([{"role": "system", "content": "see"}, {"role": "user", "content": "see"}],
-                                                            "prompt.template")):
+    for prompt, code in (
+        ("Guten Morgen", "prompt.words"),
+        ([{"role": "system", "content": "see"}, {"role": "user", "content": "see"}], "prompt.template"),
+    ):
         with pytest.raises(SessionError) as error:
             Session(loaded, "autoregressive").encode(prompt)
         assert error.value.code == code
@@ -112,9 +127,9 @@ def test_a_conversation_continues_on_the_same_tokens(trained):
     ids = loaded.codec.encode(first, False)
     then = {"role": "user", "content": "Where is the heart?"}
     longer = loaded.codec.encode([*first, {"role": "assistant", "content": answer}, then], False)
-    table, written = loaded.token_bytes, longer[len(ids):]
+    table, written = loaded.token_bytes, longer[len(ids) :]
     end = written.index(min(loaded.end_tokens))
-    assert longer[:len(ids)] == ids
+    assert longer[: len(ids)] == ids
     assert b"".join(table.output_bytes(i, n == 0) for n, i in enumerate(written[:end])).decode() == answer
 
 
@@ -133,7 +148,9 @@ def test_logits_of_a_loaded_target_are_the_trained_networks(trained):
     image = loaded.codec.picture_samples[0]["image"]
     ids = loaded.codec.encode([{"role": "user", "content": "What do you see?"}], False)
     with torch.no_grad():
-        rows = net.float().vision(torch.from_numpy(picture_pixels(image, *loaded.codec.picture_size).copy())[None])
+        rows = net.float().vision(
+            torch.from_numpy(picture_pixels(image, *loaded.codec.picture_size).copy())[None]
+        )
         want = net.lm_head(vision.hidden_after(net, torch.tensor([ids]), rows))[-1]
     target = loaded.with_picture(image).open_target()
     target.sync(ids)

@@ -1,4 +1,5 @@
 """Shapes, growth and draws, against brute force."""
+
 import itertools
 from types import SimpleNamespace
 
@@ -39,6 +40,7 @@ def test_shapes_are_closed_under_parents_and_earlier_siblings():
 
 def test_sparse_holds_the_places_of_greatest_chance():
     """Against a sort of all places of the full tree by their chance."""
+
     def prob(path):
         out = 1.0
         for rank in path:
@@ -83,7 +85,10 @@ def test_draws_without_replacement_follow_the_sequential_distribution():
 
 def test_draws_stop_where_the_distribution_ends():
     probs = torch.tensor([0.0, 0.7, 0.3])
-    assert all(sorted(seq) == [1, 2] for seq in probs_of(lambda rng: tuple(sample_without_replacement(probs, 5, SimpleNamespace(rng=rng)))))
+    assert all(
+        sorted(seq) == [1, 2]
+        for seq in probs_of(lambda rng: tuple(sample_without_replacement(probs, 5, SimpleNamespace(rng=rng))))
+    )
 
 
 def test_draw_one_is_the_sampling_distribution():
@@ -99,6 +104,7 @@ def hash_law(vocab):
     def probs(tokens):
         source = torch.Generator().manual_seed(sum(7**i * (x + 1) for i, x in enumerate(tokens[-3:])))
         return torch.rand(vocab, generator=source, dtype=torch.float64).softmax(-1)
+
     return probs
 
 

@@ -1,8 +1,9 @@
 """One server with a scripted backend and one browser for the page's tests.
 
-The bodies of the tests that use a page run in the browser's thread. A test fails on any console error, page error, dialog, or
-request to anybody else.
+The bodies of the tests that use a page run in the browser's thread. A test fails on any console error, page
+error, dialog, or request to anybody else.
 """
+
 from __future__ import annotations
 
 import socket
@@ -15,7 +16,8 @@ from ..browser import PATIENCE, POOL
 from .fake import FakeBackend
 
 GUARD = "globalThis.ran = []; globalThis.alert = (x) => globalThis.ran.push('alert ' + x);"
-# Gradio mounts the parts of a page one by one and in no fixed order: the board can stand before the tabs know the models.
+# Gradio mounts the parts of a page one by one and in no fixed order: the board can stand before the tabs
+# know the models.
 WHOLE = ("#board .sv[data-state]", "#page[data-tab]", "#run")
 OPEN = []  # the pages of the running test
 UNDER_WAY = {}  # page: its requests for events that have not ended
@@ -27,8 +29,9 @@ STANDS = """() => { const root = document.querySelector("#board .sv"), b = root?
 
 
 def reload(page):
-    """Reload the page when no event of it is under way: gradio reports an interrupted one on the console. An event is a request that
-    joins the queue and the stream of its results, so it is over when neither is open."""
+    """Reload the page when no event of it is under way: gradio reports an interrupted one on the console.
+    An event is a request that joins the queue and the stream of its results, so it is over when neither is
+    open."""
     under_way = UNDER_WAY[page]
     quiet = 0
     while quiet < 4:  # four looks in a row: a change is sent a moment after it was made
@@ -39,7 +42,10 @@ def reload(page):
 
 def _count_events(page):
     under_way = UNDER_WAY[page] = set()
-    page.on("request", lambda r: under_way.add(r) if "/gradio_api/queue/" in r.url or "/gradio_api/run/" in r.url else None)
+    page.on(
+        "request",
+        lambda r: under_way.add(r) if "/gradio_api/queue/" in r.url or "/gradio_api/run/" in r.url else None,
+    )
     for end in ("requestfinished", "requestfailed"):
         page.on(end, lambda r: under_way.discard(r))
 
@@ -105,13 +111,16 @@ def backend(server):
 
 @pytest.fixture
 def visit(browser, server):
-    """``visit(url=..., width=..., **context)`` opens one more visitor's page; call it in the test's body. Pages rest, because a
-    trace that plays by itself keeps a core busy; ``moving=True`` lets it play. script: runs before the page's own."""
+    """``visit(url=..., width=..., **context)`` opens one more visitor's page; call it in the test's body.
+    Pages rest, because a trace that plays by itself keeps a core busy; ``moving=True`` lets it play.
+    script: runs before the page's own."""
     contexts, seen = [], []
 
     def open_page(url=None, width=1400, height=1000, moving=False, script="", **context):
         motion = "no-preference" if moving else "reduce"
-        own = browser.new_context(viewport={"width": width, "height": height}, reduced_motion=motion, **context)
+        own = browser.new_context(
+            viewport={"width": width, "height": height}, reduced_motion=motion, **context
+        )
         contexts.append(own)
         page = own.new_page()
         OPEN.append(page)
@@ -128,7 +137,9 @@ def visit(browser, server):
         return page
 
     def close():
-        ran = [x for c in contexts for p in c.pages if not p.is_closed() for x in p.evaluate("globalThis.ran")]
+        ran = [
+            x for c in contexts for p in c.pages if not p.is_closed() for x in p.evaluate("globalThis.ran")
+        ]
         for own in contexts:
             own.close()
         OPEN.clear()

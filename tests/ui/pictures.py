@@ -1,7 +1,10 @@
-"""Take the pictures of the documentation anew: ``python -m tests.ui.pictures [NAME ...]`` writes docs/NAME.png; look at each.
+"""Take the pictures of the documentation anew: ``python -m tests.ui.pictures [NAME ...]`` writes
+docs/NAME.png; look at each.
 
-The page opens with the shipped recording. The schema's pictures, and that of a picture, are of live runs, so they need the embedded models.
+The page opens with the shipped recording. The schema's pictures, and that of a picture, are of live runs,
+so they need the embedded models.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -14,18 +17,66 @@ from ..browser import start
 from .conftest import free_port
 from .share import ROOT, wait_for
 
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
-          "required": ["name", "age"], "additionalProperties": False}
-INVENTED = {"prompt": "Invent a person", "methods": ["grammar_forced"], "length": 96, "tab": "watch",
-            "generation": {"response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}}}
-SEVERAL = {"prompt": "Name three colours.", "methods": ["speculative"], "length": 24, "temperature": 0.8, "tab": "watch",
-           "generation": {"n": 3}}
-PAINTED = {"prompt": "a red heart", "methods": ["speculative_jacobi", "lantern"], "target": "specviz-pictures", "temperature": 1, "tab": "race"}
-SEEN = {"prompt": "What does the picture show?", "methods": ["multimodal"], "target": "specviz-vision", "length": 64, "tab": "watch"}
-GROWN = {"prompt": "a red heart", "methods": ["collaborative_decoding"], "target": "specviz-scales", "temperature": 0.7, "length": 128,
-         "tab": "watch", "generation": {"guidance_scale": 4}}
-STATES = {"prompt": "Write a short story about a fox.", "methods": ["stree"], "target": "Llama-specviz-mamba", "length": 64, "tab": "watch"}
-ROUTED = {"prompt": "Write a short story about Ada.", "methods": ["blockffn"], "target": "Llama-specviz-blockffn", "length": 96, "tab": "watch"}
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+INVENTED = {
+    "prompt": "Invent a person",
+    "methods": ["grammar_forced"],
+    "length": 96,
+    "tab": "watch",
+    "generation": {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": SCHEMA}}
+    },
+}
+SEVERAL = {
+    "prompt": "Name three colours.",
+    "methods": ["speculative"],
+    "length": 24,
+    "temperature": 0.8,
+    "tab": "watch",
+    "generation": {"n": 3},
+}
+PAINTED = {
+    "prompt": "a red heart",
+    "methods": ["speculative_jacobi", "lantern"],
+    "target": "specviz-pictures",
+    "temperature": 1,
+    "tab": "race",
+}
+SEEN = {
+    "prompt": "What does the picture show?",
+    "methods": ["multimodal"],
+    "target": "specviz-vision",
+    "length": 64,
+    "tab": "watch",
+}
+GROWN = {
+    "prompt": "a red heart",
+    "methods": ["collaborative_decoding"],
+    "target": "specviz-scales",
+    "temperature": 0.7,
+    "length": 128,
+    "tab": "watch",
+    "generation": {"guidance_scale": 4},
+}
+STATES = {
+    "prompt": "Write a short story about a fox.",
+    "methods": ["stree"],
+    "target": "Llama-specviz-mamba",
+    "length": 64,
+    "tab": "watch",
+}
+ROUTED = {
+    "prompt": "Write a short story about Ada.",
+    "methods": ["blockffn"],
+    "target": "Llama-specviz-blockffn",
+    "length": 96,
+    "tab": "watch",
+}
 STATE = "document.querySelector('#board .sv').dataset.state"
 
 
@@ -61,7 +112,9 @@ SCENES = {
     "experts-desktop": Scene("watch", 1440, 1400, run=ROUTED, then=LENS),
     "vision-desktop": Scene("watch", 1440, 1000, run=SEEN),
     "vision-phone": Scene("watch", 390, 844, run=SEEN, then=TO_LANES),
-    "picture-phone": Scene("watch", 390, 844, run=PAINTED | {"methods": ["speculative_jacobi"], "tab": "watch"}, then=TO_LANES),
+    "picture-phone": Scene(
+        "watch", 390, 844, run=PAINTED | {"methods": ["speculative_jacobi"], "tab": "watch"}, then=TO_LANES
+    ),
     "scales-desktop": Scene("watch", 1440, 1000, run=GROWN),
     "states-desktop": Scene("watch", 1440, 1000, run=STATES),
     "states-phone": Scene("watch", 390, 844, run=STATES, then=TO_LANES),
@@ -75,7 +128,9 @@ def main(given: list[str] | None = None) -> None:
     ask.add_argument("--into", default=str(ROOT / "docs"), metavar="FOLDER")
     args = ask.parse_args(given)
     port = free_port()
-    server = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=os.environ | {"GRADIO_SERVER_PORT": str(port)})
+    server = subprocess.Popen(
+        [sys.executable, "app.py"], cwd=ROOT, env=os.environ | {"GRADIO_SERVER_PORT": str(port)}
+    )
     try:
         take(f"http://127.0.0.1:{port}/", args.names, args.into)
     finally:
@@ -91,8 +146,10 @@ def take(url: str, names: list[str], into: str) -> None:
         browser = start(play)
         for name in names:
             scene = SCENES[name]
-            page = browser.new_page(viewport={"width": scene.width, "height": scene.height},
-                                    color_scheme="dark" if scene.dark else "light")
+            page = browser.new_page(
+                viewport={"width": scene.width, "height": scene.height},
+                color_scheme="dark" if scene.dark else "light",
+            )
             page.goto(url + ("?__theme=dark" if scene.dark else ""))
             page.wait_for_selector("#board .lane", state="attached", timeout=120_000)
             page.click(f"#tab-{scene.tab}")

@@ -1,11 +1,14 @@
-"""What the page costs the engine on one machine, as figures for docs/log/2026-11/page.md; it needs a quiet machine.
+"""What the page costs the engine on one machine, as figures for docs/log/2026-11/page.md; it needs a quiet
+machine.
 
     python -m tests.ui.share [--tokens 256] [--turns 3] [--methods speculative ...] [--tabs watch race]
 
-Runs take turns: through the interface for programs with no page open, then on each tab of a page in Chromium. Of each it prints the
-tokens a second of every lane by the engine's own clock (the median of the turns), what share of the speed without a page that is,
-and how much of one core Chromium's rendering process took while the run lasted.
+Runs take turns: through the interface for programs with no page open, then on each tab of a page in
+Chromium. Of each it prints the tokens a second of every lane by the engine's own clock (the median of the
+turns), what share of the speed without a page that is, and how much of one core Chromium's rendering
+process took while the run lasted.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -35,7 +38,9 @@ def main(given: list[str] | None = None) -> None:
     ask.add_argument("--tabs", nargs="+", default=["watch", "race"])
     told = ask.parse_args(given)
     port = free_port()
-    server = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=os.environ | {"GRADIO_SERVER_PORT": str(port)})
+    server = subprocess.Popen(
+        [sys.executable, "app.py"], cwd=ROOT, env=os.environ | {"GRADIO_SERVER_PORT": str(port)}
+    )
     try:
         report(measure(f"http://127.0.0.1:{port}/", told))
     finally:
@@ -44,7 +49,8 @@ def main(given: list[str] | None = None) -> None:
 
 
 def measure(url: str, told: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """{"no page": ..., tab: ...}, each {speeds: {title: [tokens/s, a turn]}, share: [of one core, a turn]}."""
+    """{"no page": ..., tab: ...}, each {speeds: {title: [tokens/s, a turn]}, share: [of one core, a
+    turn]}."""
     from gradio_client import Client
     from playwright.sync_api import sync_playwright
 
@@ -57,7 +63,9 @@ def measure(url: str, told: argparse.Namespace) -> dict[str, dict[str, Any]]:
         for tab in told.tabs:
             with sync_playwright() as play:
                 browser = start(play)
-                records, share = on_page(browser.new_page(viewport={"width": 1440, "height": 900}), url, tab, told)
+                records, share = on_page(
+                    browser.new_page(viewport={"width": 1440, "height": 900}), url, tab, told
+                )
                 browser.close()
             note(out[tab], records)
             out[tab]["share"].append(share)
@@ -65,12 +73,15 @@ def measure(url: str, told: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def without_page(client: Any, told: argparse.Namespace) -> list[dict]:
-    lines = client.submit(prompt=PROMPT, methods=told.methods, max_new_tokens=told.tokens, api_name="/run").result(timeout=600)
+    lines = client.submit(
+        prompt=PROMPT, methods=told.methods, max_new_tokens=told.tokens, api_name="/run"
+    ).result(timeout=600)
     return json.loads(lines)["e"]
 
 
 def on_page(page: Any, url: str, tab: str, told: argparse.Namespace) -> tuple[list[dict], float]:
-    """The records of a run that was watched, and the share of one core that the rendering process took meanwhile."""
+    """The records of a run that was watched, and the share of one core that the rendering process took
+    meanwhile."""
     page.goto(url)
     page.wait_for_selector("#board .lane", state="attached")
     page.click(f"#tab-{tab}")
@@ -86,7 +97,8 @@ def on_page(page: Any, url: str, tab: str, told: argparse.Namespace) -> tuple[li
 
 
 def renderers() -> dict[int, int]:
-    """Ticks of the processor that each rendering process of this program's browser has taken, by its number."""
+    """Ticks of the processor that each rendering process of this program's browser has taken, by its
+    number."""
     found, of = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -116,8 +128,10 @@ def report(out: dict[str, dict[str, Any]]) -> None:
     alone = {title: median(speeds) for title, speeds in out["no page"]["speeds"].items()}
     print(f"load {os.getloadavg()[0]:.1f}")
     for name, place in out.items():
-        lanes = ", ".join(f"{title} {median(speeds):.0f} tokens/s ({median(speeds) / alone[title]:.2f})"
-                          for title, speeds in place["speeds"].items())
+        lanes = ", ".join(
+            f"{title} {median(speeds):.0f} tokens/s ({median(speeds) / alone[title]:.2f})"
+            for title, speeds in place["speeds"].items()
+        )
         paints = f"; the page took {median(place['share']):.0%} of one core" if place["share"] else ""
         print(f"{name}: {lanes}{paints}")
 

@@ -1,4 +1,6 @@
-"""``app.py`` as it is started: no torch before somebody wants a run, the address from the environment, the real pair."""
+"""``app.py`` as it is started: no torch before somebody wants a run, the address from the environment, the
+real pair."""
+
 from __future__ import annotations
 
 import os
@@ -27,15 +29,27 @@ print(sorted({"torch", "transformers", "safetensors"} & set(sys.modules)), flush
 
 
 def test_arguments_are_refused_and_not_passed_over():
-    ended = subprocess.run([sys.executable, "app.py", "--port", "7971"], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1 and "'--port'" in ended.stderr and "GRADIO_SERVER_PORT" in ended.stderr and not ended.stdout
+    ended = subprocess.run(
+        [sys.executable, "app.py", "--port", "7971"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (
+        ended.returncode == 1
+        and "'--port'" in ended.stderr
+        and "GRADIO_SERVER_PORT" in ended.stderr
+        and not ended.stdout
+    )
 
 
 @pytest.mark.thorough
 def test_the_first_load_moves_without_torch(visit):
     port = free_port()
-    with subprocess.Popen([sys.executable, "-c", FIRST_LOAD, str(port)], cwd=ROOT, text=True, stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as app:
+    with subprocess.Popen(
+        [sys.executable, "-c", FIRST_LOAD, str(port)],
+        cwd=ROOT,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as app:
         try:
             assert app.stdout.readline() == "up\n"
             page = visit(url=f"http://127.0.0.1:{port}/", moving=True)
@@ -59,8 +73,15 @@ def _hear_interrupts():
 def test_app_py_listens_where_the_environment_says_and_ends_on_request():
     port = free_port()
     env = os.environ | {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
-    with subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, preexec_fn=_hear_interrupts) as app:
+    with subprocess.Popen(
+        [sys.executable, "app.py"],
+        cwd=ROOT,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=_hear_interrupts,
+    ) as app:
         try:
             said = ""
             while f":{port}" not in said:

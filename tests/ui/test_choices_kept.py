@@ -1,5 +1,6 @@
-"""What a visitor chose and where things are: a reload keeps the choices, the top row presents, Settings shows the commands of one's own
-model, and the keyboard walks only what is in sight."""
+"""What a visitor chose and where things are: a reload keeps the choices, the top row presents, Settings
+shows the commands of one's own model, and the keyboard walks only what is in sight."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -25,18 +26,29 @@ def test_a_reload_keeps_the_choices_and_no_prompt(visit):
     page.evaluate("SpecVizPage.pending = { methods: ['lookup'] }; SpecVizPage.send('input')")
     page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'lookup'")
     reload(page)
-    page.wait_for_function("document.querySelector('#seed input')?.value === '7' && document.querySelector('.pg-pick')?.dataset.on === 'lookup'")
+    page.wait_for_function(
+        "document.querySelector('#seed input')?.value === '7' && document.querySelector('.pg-pick')?.dataset.on === 'lookup'"
+    )
     assert page.input_value("#temperature input") == "0.5" and page.input_value("#prompt textarea") == ""
     other = visit()
     other.wait_for_function("document.querySelector('.pg-pick')?.dataset.on")
-    assert other.input_value("#seed input") == "0" and other.evaluate("document.querySelector('.pg-pick').dataset.on") != "lookup"
+    assert (
+        other.input_value("#seed input") == "0"
+        and other.evaluate("document.querySelector('.pg-pick').dataset.on") != "lookup"
+    )
 
 
 def test_the_top_row_presents_and_escape_ends_it(page):
-    page.evaluate("() => { document.documentElement.requestFullscreen = () => Promise.reject(new Error('no')); }")
+    page.evaluate(
+        "() => { document.documentElement.requestFullscreen = () => Promise.reject(new Error('no')); }"
+    )
     page.click("#present")
     page.wait_for_selector("#board .sv.presenting")
-    assert not page.is_visible("#prompt") and not page.is_visible("#tabs") and not page.is_visible("#board .notice")
+    assert (
+        not page.is_visible("#prompt")
+        and not page.is_visible("#tabs")
+        and not page.is_visible("#board .notice")
+    )
     page.keyboard.press("Escape")
     page.wait_for_selector("#prompt", state="visible")
     assert page.query_selector(".presenting, .pn-leave") is None
@@ -47,7 +59,9 @@ def test_settings_show_the_commands_for_ones_own_model_and_server(visit):
     page.click("#open-settings")
     page.wait_for_selector("#settings.open .pg-own code")
     commands = page.locator(".pg-own code").all_inner_texts()
-    assert any("SPECVIZ_TARGET=" in one for one in commands) and any("SPECVIZ_SERVERS=" in one for one in commands)
+    assert any("SPECVIZ_TARGET=" in one for one in commands) and any(
+        "SPECVIZ_SERVERS=" in one for one in commands
+    )
     page.click(".pg-own .pg-copy >> nth=0")
     page.wait_for_function("document.querySelector('.pg-own .pg-copy').textContent === 'Copied'")
     assert page.evaluate("navigator.clipboard.readText()") == commands[0]

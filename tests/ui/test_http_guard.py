@@ -1,4 +1,6 @@
-"""HTTP in front of the page: sizes, budgets of an address, forged headers, half-sent requests, and what the log keeps."""
+"""HTTP in front of the page: sizes, budgets of an address, forged headers, half-sent requests, and what the
+log keeps."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,28 +37,44 @@ def call(server, name="run", **headers):
 
 # Sizes
 
+
 @pytest.mark.parametrize("shape", [name for name in LARGE if name not in ("digits", "lists", "nested")])
-@pytest.mark.parametrize("endpoint, count", [pytest.param("run", 15, marks=pytest.mark.thorough), pytest.param("compare", 7, marks=pytest.mark.thorough),
-                                             ("ask", 2)])
-def test_a_hundred_thousand_of_anything_is_refused_before_an_event_is_queued(server, backend, endpoint, count, shape):
+@pytest.mark.parametrize(
+    "endpoint, count",
+    [
+        pytest.param("run", 15, marks=pytest.mark.thorough),
+        pytest.param("compare", 7, marks=pytest.mark.thorough),
+        ("ask", 2),
+    ],
+)
+def test_a_hundred_thousand_of_anything_is_refused_before_an_event_is_queued(
+    server, backend, endpoint, count, shape
+):
     """For every argument of every endpoint. Nesting and digits without end are refused while JSON is read."""
     for place in range(count):
         data = ["x"] * count
         data[place] = LARGE[shape]
         status, said = post(f"{server.url}gradio_api/call/{endpoint}", {"data": data})
         assert status == 413 and json.loads(said)["code"].startswith("size."), (place, said[:200])
-    for body in (b'{"data": ' + b"[" * 100_000, b'{"data": [' + b"9" * 100_000 + b"]}", b'{"data": [' + b'{"a":' * 100_000):
+    for body in (
+        b'{"data": ' + b"[" * 100_000,
+        b'{"data": [' + b"9" * 100_000 + b"]}",
+        b'{"data": [' + b'{"a":' * 100_000,
+    ):
         assert post(f"{server.url}gradio_api/call/{endpoint}", body)[0] in (413, 422)
     assert not server.demo._queue.event_ids_to_events and not backend.runs
 
 
 def test_events_of_the_page_have_the_same_bounds(server):
     for value in (LARGE["text"], LARGE["list"], LARGE["object"]):
-        status, said = post(f"{server.url}gradio_api/queue/join", {"data": [value], "fn_index": 0, "session_hash": "s"})
+        status, said = post(
+            f"{server.url}gradio_api/queue/join", {"data": [value], "fn_index": 0, "session_hash": "s"}
+        )
         assert status == 413 and json.loads(said)["code"].startswith("size.")
 
 
 # Budgets of an address
+
 
 class Messages(list):
     def qsize(self):
@@ -74,7 +92,9 @@ class Messages(list):
 
 
 def gradio_queue():
-    return SimpleNamespace(pending_messages_per_session={}, pending_event_ids_session={}, event_ids_to_events={})
+    return SimpleNamespace(
+        pending_messages_per_session={}, pending_event_ids_session={}, event_ids_to_events={}
+    )
 
 
 def test_an_address_has_so_many_requests_a_minute(monkeypatch):
@@ -145,7 +165,8 @@ def test_nothing_is_kept_of_events_that_ended_and_of_addresses_that_left(monkeyp
 
 
 def test_an_address_has_so_many_idle_sessions_and_they_end_with_patience(monkeypatch):
-    """The oldest goes when one too many comes; a page that is open keeps its state, and one that lost its connection for longer."""
+    """The oldest goes when one too many comes; a page that is open keeps its state, and one that lost its
+    connection for longer."""
     now = [0.0]
     monkeypatch.setattr(address_budget.time, "monotonic", lambda: now[0])
     budget, queue = AddressBudget(events=3), gradio_queue()
@@ -174,7 +195,12 @@ def test_an_address_has_so_many_idle_sessions_and_they_end_with_patience(monkeyp
         assert kept() == ["lost", "open", "other", "v2", "v3"]
         for now[0] in (1.0, engine_job.PATIENCE + 2):
             budget.drop_unread()
-        assert kept() == ["lost", "open"] == sorted(queue.pending_messages_per_session) == sorted(queue.pending_event_ids_session)
+        assert (
+            kept()
+            == ["lost", "open"]
+            == sorted(queue.pending_messages_per_session)
+            == sorted(queue.pending_event_ids_session)
+        )
         now[0] += address_budget.PAGE_IDLE
         budget.drop_unread()
         assert kept() == ["open"] == sorted(states.time_last_used) and set(budget._accounts) == {"a"}
@@ -188,7 +214,11 @@ def test_an_address_has_so_many_idle_sessions_and_they_end_with_patience(monkeyp
 
 def sessions_of(server):
     queue = server.demo._queue
-    return {*queue.pending_messages_per_session, *queue.pending_event_ids_session, *server.demo.app.state_holder.session_data}
+    return {
+        *queue.pending_messages_per_session,
+        *queue.pending_event_ids_session,
+        *server.demo.app.state_holder.session_data,
+    }
 
 
 def test_sessions_that_were_read_are_dropped_and_an_open_page_keeps_its_own(server, monkeypatch):
@@ -200,19 +230,32 @@ def test_sessions_that_were_read_are_dropped_and_an_open_page_keeps_its_own(serv
         heartbeat.request("GET", "/gradio_api/heartbeat/page")
         assert heartbeat.getresponse().status == 200
         for name in ("page", *visits):
-            assert post(f"{server.url}gradio_api/queue/join", {"data": [], "fn_index": 3, "session_hash": name})[0] == 200
-            assert "process_completed" in get(f"{server.url}gradio_api/queue/data?session_hash={name.replace(' ', '%20')}")[1]
+            assert (
+                post(f"{server.url}gradio_api/queue/join", {"data": [], "fn_index": 3, "session_hash": name})[
+                    0
+                ]
+                == 200
+            )
+            assert (
+                "process_completed"
+                in get(f"{server.url}gradio_api/queue/data?session_hash={name.replace(' ', '%20')}")[1]
+            )
         deadline = time.monotonic() + 20
         while sessions_of(server) & {*visits} and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert sessions_of(server) - before == {"page"} and "page" in server.demo.app.state_holder.session_data
+        assert (
+            sessions_of(server) - before == {"page"} and "page" in server.demo.app.state_holder.session_data
+        )
     finally:
         heartbeat.close()
 
 
 def test_after_a_standstill_readers_get_until_the_next_sweep():
-    """The first sweep after it drops nothing; two late ones in a row are a slow server, whose messages are dropped all the same."""
-    naps, clock, swept = iter([1.0, 30.0, 1.0, 30.0, 30.0]), [0.0], []
+    """The first sweep after it drops nothing; two late ones in a row are a slow server, whose messages are
+    dropped all the same."""
+    naps = iter([1.0, 30.0, 1.0, 30.0, 30.0])
+    clock = [0.0]
+    swept = []
 
     async def sleep(seconds):
         nap = next(naps, None)
@@ -227,8 +270,21 @@ def test_after_a_standstill_readers_get_until_the_next_sweep():
     assert swept == [1.0, 32.0, 92.0]
 
 
-@pytest.mark.parametrize("path", ["queue/join", "run/methods", "run/methods/", "api/methods", "call/methods", "call/v2/methods", "cancel", "reset",
-                                  "queue/data?session_hash=", "heartbeat/"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "queue/join",
+        "run/methods",
+        "run/methods/",
+        "api/methods",
+        "call/methods",
+        "call/v2/methods",
+        "cancel",
+        "reset",
+        "queue/data?session_hash=",
+        "heartbeat/",
+    ],
+)
 def test_a_long_name_of_a_session_is_refused_before_anything_is_kept(server, path):
     before = sessions_of(server)
     for length in (65, 39_000):
@@ -238,7 +294,9 @@ def test_a_long_name_of_a_session_is_refused_before_anything_is_kept(server, pat
         if path.startswith(("queue/data", "heartbeat")):
             asked.request("GET", f"/gradio_api/{path}{name}")
         else:
-            asked.request("POST", f"/gradio_api/{path}", json.dumps(body), {"Content-Type": "application/json"})
+            asked.request(
+                "POST", f"/gradio_api/{path}", json.dumps(body), {"Content-Type": "application/json"}
+            )
         answer = asked.getresponse()
         assert answer.status == 413 and json.loads(answer.read())["code"] == "size.text"
         asked.close()
@@ -261,8 +319,18 @@ def test_reading_files_is_free_and_sending_to_them_is_not():
         async def receive():
             return {"type": "http.request", "body": b""}
 
-        scope = {"type": "http", "method": method, "path": path, "query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1",
-                 "server": ("127.0.0.1", 80), "client": ("10.0.0.1", 1), "headers": [(b"host", b"localhost")]}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "http",
+            "http_version": "1.1",
+            "server": ("127.0.0.1", 80),
+            "client": ("10.0.0.1", 1),
+            "headers": [(b"host", b"localhost")],
+        }
         await guard(scope, receive, send)
 
     async def all_of_them():
@@ -287,7 +355,9 @@ def test_answers_that_nobody_fetches_are_dropped(server, backend, monkeypatch):
         if not set(ids) & {*queue.pending_messages_per_session}:
             break
         time.sleep(0.1)
-    assert not set(ids) & {*queue.pending_messages_per_session} and not set(ids) & {*queue.pending_event_ids_session}
+    assert not set(ids) & {*queue.pending_messages_per_session} and not set(ids) & {
+        *queue.pending_event_ids_session
+    }
 
 
 def test_one_address_leaves_the_queue_to_the_others(server, backend, monkeypatch):
@@ -304,9 +374,22 @@ def test_one_address_leaves_the_queue_to_the_others(server, backend, monkeypatch
             sent.append(message)
 
         body = [{"type": "http.request", "body": b'{"data": []}', "more_body": False}]
-        scope = {"type": "http", "method": "POST", "path": "/gradio_api/call/methods", "query_string": b"", "root_path": "", "scheme": "http",
-                 "http_version": "1.1", "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1),
-                 "headers": [(b"host", b"localhost"), (b"x-forwarded-for", address.encode()), (b"content-type", b"application/json")]}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/gradio_api/call/methods",
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "http",
+            "http_version": "1.1",
+            "server": ("127.0.0.1", 80),
+            "client": ("127.0.0.1", 1),
+            "headers": [
+                (b"host", b"localhost"),
+                (b"x-forwarded-for", address.encode()),
+                (b"content-type", b"application/json"),
+            ],
+        }
 
         async def receive():
             return body.pop(0) if body else {"type": "http.disconnect"}
@@ -339,8 +422,16 @@ def test_one_address_leaves_the_queue_to_the_others(server, backend, monkeypatch
 
 # Forged headers, half-sent requests
 
+
 def test_forwarded_headers_are_believed_of_named_proxies_only():
-    scope = {"client": ("1.2.3.4", 5), "headers": [(b"host", b"x"), (b"x-forwarded-for", b"9.9.9.9, 8.8.8.8"), (b"x-forwarded-host", b"evil.example")]}
+    scope = {
+        "client": ("1.2.3.4", 5),
+        "headers": [
+            (b"host", b"x"),
+            (b"x-forwarded-for", b"9.9.9.9, 8.8.8.8"),
+            (b"x-forwarded-host", b"evil.example"),
+        ],
+    }
     for named in (frozenset(), frozenset({"4.3.2.1"})):
         seen = http_guard._without_forged_headers(scope, named)
         assert seen["headers"] == [(b"host", b"x")] and seen["client"][0] == "1.2.3.4"
@@ -351,16 +442,32 @@ def test_forwarded_headers_are_believed_of_named_proxies_only():
 
 def test_the_client_is_the_last_hop_of_all_forwarded_headers():
     """A client may send the header, too; a proxy appends to it, or adds a line of its own."""
-    scope = {"client": ("1.2.3.4", 5), "headers": [(b"x-forwarded-for", b"6.6.6.6"), (b"x-forwarded-for", b"8.8.8.8")]}
+    scope = {
+        "client": ("1.2.3.4", 5),
+        "headers": [(b"x-forwarded-for", b"6.6.6.6"), (b"x-forwarded-for", b"8.8.8.8")],
+    }
     assert http_guard._without_forged_headers(scope, frozenset({"1.2.3.4"}))["client"][0] == "8.8.8.8"
 
 
-@pytest.mark.parametrize("addresses, client", [
-    (("2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff", "[2001:db8:1:2::7]:443", "2001:db8:1:2::1%eth0"), "2001:db8:1:2::"),
-    (("9.8.7.6", "9.8.7.6:4711", "::ffff:9.8.7.6", "[::ffff:9.8.7.6]:80"), "9.8.7.6"), (("unknown", "unknown:99"), "unknown"),
-])
+@pytest.mark.parametrize(
+    "addresses, client",
+    [
+        (
+            (
+                "2001:db8:1:2::1",
+                "2001:db8:1:2:ffff:ffff:ffff:ffff",
+                "[2001:db8:1:2::7]:443",
+                "2001:db8:1:2::1%eth0",
+            ),
+            "2001:db8:1:2::",
+        ),
+        (("9.8.7.6", "9.8.7.6:4711", "::ffff:9.8.7.6", "[::ffff:9.8.7.6]:80"), "9.8.7.6"),
+        (("unknown", "unknown:99"), "unknown"),
+    ],
+)
 def test_one_client_has_one_name_whatever_address_it_shows(addresses, client):
-    """Else an IPv6 client has as many shares as it likes, and a proxy that writes ports gives each connection one."""
+    """Else an IPv6 client has as many shares as it likes, and a proxy that writes ports gives each
+    connection one."""
     for address in addresses:
         scope = {"client": (address, 5), "headers": []}
         assert http_guard._without_forged_headers(scope, frozenset())["client"][0] == client
@@ -380,7 +487,13 @@ def test_half_sent_headers_are_closed_and_honest_requests_served(server, monkeyp
     try:
         for i in range(300):
             one = socket.create_connection((host, int(port)), timeout=20)
-            one.sendall([b"", b"GET / HTTP/1.1\r\nHost: loc", b"POST /gradio_api/call/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"][i % 3])
+            one.sendall(
+                [
+                    b"",
+                    b"GET / HTTP/1.1\r\nHost: loc",
+                    b"POST /gradio_api/call/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+                ][i % 3]
+            )
             held.append(one)
         assert get(server.url + "theme.css")[0] == 200
         for one in held:
@@ -395,7 +508,9 @@ def test_half_sent_bodies_are_refused(server, monkeypatch):
     monkeypatch.setattr(http_guard, "BODY_SECONDS", 0.3)
     host, port = server.url.split("/")[2].split(":")
     with socket.create_connection((host, int(port)), timeout=20) as one:
-        one.sendall(b"POST /gradio_api/call/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
+        one.sendall(
+            b"POST /gradio_api/call/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        )
         assert b" 408 " in one.recv(4000).splitlines()[0]
 
 
@@ -417,7 +532,9 @@ def rest_of(one):
 def test_the_body_of_a_request_for_a_stream_ends_it_quietly(server, monkeypatch, capfd, caplog, body):
     monkeypatch.setattr(http_guard, "BODY_SECONDS", 0.3)
     with connection(server) as one:
-        one.sendall(b"GET /gradio_api/heartbeat/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        one.sendall(
+            b"GET /gradio_api/heartbeat/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+        )
         said = one.recv(65_536)
         assert b" 200 " in said.splitlines()[0]
         with suppress(ConnectionError):
@@ -425,8 +542,14 @@ def test_the_body_of_a_request_for_a_stream_ends_it_quietly(server, monkeypatch,
                 one.sendall(b"10000\r\n" + b"x" * 65_536 + b"\r\n")
         rest_of(one)
     assert get(server.url + "theme.css")[0] == 200
-    lines = [*"".join(capfd.readouterr()).splitlines(), *(f"{record.getMessage()} {record.exc_info or ''}" for record in caplog.records)]
-    assert not [line for line in lines if "Traceback" in line or "Error" in line or "Exception" in line] and len({*lines}) <= 1, lines
+    lines = [
+        *"".join(capfd.readouterr()).splitlines(),
+        *(f"{record.getMessage()} {record.exc_info or ''}" for record in caplog.records),
+    ]
+    assert (
+        not [line for line in lines if "Traceback" in line or "Error" in line or "Exception" in line]
+        and len({*lines}) <= 1
+    ), lines
 
 
 def is_read_to_the_end(one, megabytes=90):
@@ -438,7 +561,10 @@ def is_read_to_the_end(one, megabytes=90):
     return False
 
 
-@pytest.mark.parametrize("request_line, status", [(b"POST /nothing", b"404"), (b"GET /own/nothing", b"404"), (b"POST /gradio_api/queue/join", b"413")])
+@pytest.mark.parametrize(
+    "request_line, status",
+    [(b"POST /nothing", b"404"), (b"GET /own/nothing", b"404"), (b"POST /gradio_api/queue/join", b"413")],
+)
 def test_a_refused_request_closes_its_connection_and_its_body_is_not_read(server, request_line, status):
     with connection(server) as one:
         one.sendall(request_line + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n")
@@ -450,7 +576,9 @@ def test_a_refused_request_closes_its_connection_and_its_body_is_not_read(server
 def test_a_body_that_comes_after_the_answer_is_not_read_to_its_end(server):
     """Gradio answers a GET without its body, and would let the connection live."""
     with connection(server) as one:
-        one.sendall(b"GET /theme.css HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n10000000\r\n")
+        one.sendall(
+            b"GET /theme.css HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n10000000\r\n"
+        )
         assert one.recv(65_536).split()[1] == b"200"
         assert not is_read_to_the_end(one)
 
@@ -465,11 +593,15 @@ def test_a_refused_request_whose_small_body_comes_late_reads_its_answer(server):
 
 # Runs that hang or exit
 
+
 async def frames_of(live):
     return [frame async for frame in live.stream()]
 
 
-@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), RuntimeError("x" * 10**6), BaseException("odd")])
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(0), KeyboardInterrupt(), GeneratorExit(), RuntimeError("x" * 10**6), BaseException("odd")],
+)
 def test_a_drafter_that_exits_is_a_failed_run(error, caplog):
     backend = FakeBackend()
     backend.loaded.add(None)
@@ -482,14 +614,20 @@ def test_a_drafter_that_exits_is_a_failed_run(error, caplog):
     queue = RunQueue()
     frames = asyncio.run(frames_of(LiveRun(backend, queue, RunRequest("x", (("chain", {}), (BASELINE, {}))))))
     assert frames[-1]["status"]["state"] == "error" and frames[-1]["status"]["code"] == "run.crashed"
-    assert queue.ahead(queue.enter()) == 0 and all(len(r.getMessage()) < SENTENCE + 300 and not r.exc_info for r in caplog.records)
+    assert queue.ahead(queue.enter()) == 0 and all(
+        len(r.getMessage()) < SENTENCE + 300 and not r.exc_info for r in caplog.records
+    )
 
 
 def test_a_run_whose_lanes_never_finish_is_no_success():
     backend = FakeBackend()
     backend.loaded.add(None)
-    backend.run = lambda asked, cancel, seconds: iter([[{"type": "header", "seq": 0, "lane": 0, "method": {"title": "Chain"}}]])
-    frames = asyncio.run(frames_of(LiveRun(backend, RunQueue(), RunRequest("x", (("chain", {}), (BASELINE, {}))))))
+    backend.run = lambda asked, cancel, seconds: iter(
+        [[{"type": "header", "seq": 0, "lane": 0, "method": {"title": "Chain"}}]]
+    )
+    frames = asyncio.run(
+        frames_of(LiveRun(backend, RunQueue(), RunRequest("x", (("chain", {}), (BASELINE, {})))))
+    )
     assert (frames[-1]["status"]["state"], frames[-1]["status"]["code"]) == ("error", "run.unfinished")
 
 
@@ -521,12 +659,19 @@ def test_a_run_that_hangs_gives_its_place_back(reader_leaves):
 
 # The log
 
+
 def test_the_log_keeps_a_bounded_line_of_whatever_is_sent(server, backend, capfd, caplog):
-    """Values of a wrong kind for every input of every event of the page: no traceback, no line longer than a sentence or two."""
+    """Values of a wrong kind for every input of every event of the page: no traceback, no line longer than
+    a sentence or two."""
     demo = server.demo
     for number, fn in demo.fns.items():
         for odd in ("y" * 30_000, {"a": "y" * 30_000}, [1, "y" * 30_000]):
-            body = {"data": [odd] * len(fn.inputs), "fn_index": number, "session_hash": "log", "event_data": {"frame": "y" * 20_000}}
+            body = {
+                "data": [odd] * len(fn.inputs),
+                "fn_index": number,
+                "session_hash": "log",
+                "event_data": {"frame": "y" * 20_000},
+            }
             post(f"{server.url}gradio_api/queue/join", body)
             demo._queue.pending_event_ids_session.pop("log", None)
     deadline = time.monotonic() + 30
@@ -567,7 +712,9 @@ def test_nothing_is_kept_of_a_run_for_a_program_once_it_was_fetched(server, back
         if not kept and not {*server.demo.state_holder.session_data} - states:
             break
         time.sleep(0.1)
-    assert not kept and not {*server.demo.state_holder.session_data} - states and not queue.event_ids_to_events
+    assert (
+        not kept and not {*server.demo.state_holder.session_data} - states and not queue.event_ids_to_events
+    )
 
 
 @pytest.mark.soak

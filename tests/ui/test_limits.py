@@ -1,4 +1,5 @@
 """Limits of a request and of the queue, whatever a program sends."""
+
 from __future__ import annotations
 
 import math
@@ -21,30 +22,44 @@ def ask(**given):
     return read_request(KNOWN, **({"prompt": "hello", "methods": ["chain"]} | given))
 
 
-@pytest.mark.parametrize("field, values, code", [
-    ("prompt", ["", "  \n", None], "field.empty"),
-    ("prompt", [7, True], "field.text"),
-    ("prompt", [{"a": 1}, ["x"]], "size.values"),
-    ("prompt", ["x" * 4001], "size.text"),
-    ("max_new_tokens", [-1, 0, 1e9, 513], "field.range"),
-    ("max_new_tokens", [math.nan, "abc", None, 3.5, True, {}, math.inf, "9" * 30 + "x"], "field.number"),
-    ("max_new_tokens", ["9" * 41, 10**500], "size.text"),
-    ("temperature", [-1, 2.1], "field.range"),
-    ("temperature", [math.inf, math.nan, None, "hot", []], "field.number"),
-    ("top_p", [0, -1, 2], "field.range"),
-    ("seed", [-1, 2**31], "field.range"),
-    ("seed", [None, "x", 1.5], "field.number"),
-    ("prompts", [0, 9, -1], "field.range"), ("prompts", ["many", None, 1.5, True], "field.number"),
-    ("methods", [["nope"], ["../../x"], ["chain", "http://x"]], "field.method"),
-    ("methods", [7, [1], {"a": 1}, [None]], "field.methods"),
-    ("methods", [["chain", "tree", "lookup", "heads", {"method": "chain", "knobs": {"gamma": 2}}]], "field.lanes"),
-    ("knobs", [[1], "x", {"chain": 1}], "field.knobs"),
-    ("knobs", [{"nope": {}}], "field.method"),
-    ("turns", ["x", [1], [{"role": "root", "content": "x"}], [{"role": "user", "content": 1}]], "field.turns"),
-    ("turns", [[{"role": "user", "content": "x"}] * 41], "field.conversation"),
-    ("system", [7], "field.text"), ("system", [["x"]], "size.values"),
-    ("target", [7], "field.model"), ("target", ["x" * 201], "size.text"),
-])
+@pytest.mark.parametrize(
+    "field, values, code",
+    [
+        ("prompt", ["", "  \n", None], "field.empty"),
+        ("prompt", [7, True], "field.text"),
+        ("prompt", [{"a": 1}, ["x"]], "size.values"),
+        ("prompt", ["x" * 4001], "size.text"),
+        ("max_new_tokens", [-1, 0, 1e9, 513], "field.range"),
+        ("max_new_tokens", [math.nan, "abc", None, 3.5, True, {}, math.inf, "9" * 30 + "x"], "field.number"),
+        ("max_new_tokens", ["9" * 41, 10**500], "size.text"),
+        ("temperature", [-1, 2.1], "field.range"),
+        ("temperature", [math.inf, math.nan, None, "hot", []], "field.number"),
+        ("top_p", [0, -1, 2], "field.range"),
+        ("seed", [-1, 2**31], "field.range"),
+        ("seed", [None, "x", 1.5], "field.number"),
+        ("prompts", [0, 9, -1], "field.range"),
+        ("prompts", ["many", None, 1.5, True], "field.number"),
+        ("methods", [["nope"], ["../../x"], ["chain", "http://x"]], "field.method"),
+        ("methods", [7, [1], {"a": 1}, [None]], "field.methods"),
+        (
+            "methods",
+            [["chain", "tree", "lookup", "heads", {"method": "chain", "knobs": {"gamma": 2}}]],
+            "field.lanes",
+        ),
+        ("knobs", [[1], "x", {"chain": 1}], "field.knobs"),
+        ("knobs", [{"nope": {}}], "field.method"),
+        (
+            "turns",
+            ["x", [1], [{"role": "root", "content": "x"}], [{"role": "user", "content": 1}]],
+            "field.turns",
+        ),
+        ("turns", [[{"role": "user", "content": "x"}] * 41], "field.conversation"),
+        ("system", [7], "field.text"),
+        ("system", [["x"]], "size.values"),
+        ("target", [7], "field.model"),
+        ("target", ["x" * 201], "size.text"),
+    ],
+)
 def test_a_value_that_does_not_fit_is_refused(field, values, code):
     for value in values:
         with pytest.raises(Refused) as refused:
@@ -55,8 +70,15 @@ def test_a_value_that_does_not_fit_is_refused(field, values, code):
 
 
 MANY = 100_000
-LARGE = {"text": "x" * MANY, "list": ["chain"] * MANY, "object": {f"k{i}": 1 for i in range(MANY)}, "digits": 10**MANY,
-         "key": {"k" * MANY: 1}, "objects": [{"method": "chain", "knobs": {}}] * MANY, "inner": {"chain": {f"k{i}": 1 for i in range(MANY)}}}
+LARGE = {
+    "text": "x" * MANY,
+    "list": ["chain"] * MANY,
+    "object": {f"k{i}": 1 for i in range(MANY)},
+    "digits": 10**MANY,
+    "key": {"k" * MANY: 1},
+    "objects": [{"method": "chain", "knobs": {}}] * MANY,
+    "inner": {"chain": {f"k{i}": 1 for i in range(MANY)}},
+}
 for shape, inner in (("lists", lambda v: [v]), ("nested", lambda v: {"a": v})):
     LARGE[shape] = 1
     for _ in range(MANY):
@@ -69,7 +91,9 @@ def test_a_hundred_thousand_of_anything_is_refused_by_size_alone(field, shape):
     """Every field of every endpoint: its size is checked before anything else is done with it."""
     with pytest.raises(Refused) as refused:
         if field == "name" or field == "payload":
-            LabQuestions(FakeBackend(), RunQueue())._check(LARGE[shape] if field == "name" else "echo", LARGE[shape] if field == "payload" else {})
+            LabQuestions(FakeBackend(), RunQueue())._check(
+                LARGE[shape] if field == "name" else "echo", LARGE[shape] if field == "payload" else {}
+            )
         elif field.endswith("body") or field == "session":
             check_size(field, LARGE[shape])
         else:
@@ -108,7 +132,9 @@ def test_a_method_comes_again_with_other_knobs_and_the_same_lane_only_once():
     assert [key for key, _ in got] == ["chain", "chain", "tree", BASELINE]
     names = lane_titles(got, KNOWN)
     assert names[0].endswith("gamma 3") and names[1].endswith("gamma 8") and names[2] == KNOWN["tree"].title
-    half = ask(methods=["chain", {"method": "chain", "knobs": {"gamma": 8}}]).lanes  # the first lane has its defaults
+    half = ask(
+        methods=["chain", {"method": "chain", "knobs": {"gamma": 8}}]
+    ).lanes  # the first lane has its defaults
     assert [name.count(",") for name in lane_titles(half, KNOWN)[:2]] == [1, 1]
     for bad in ([{"knobs": {}}], [{"method": 3}], [{"method": "chain", "knobs": 4}], {"knobs": {}}):
         with pytest.raises(Refused) as refused:
@@ -117,8 +143,16 @@ def test_a_method_comes_again_with_other_knobs_and_the_same_lane_only_once():
 
 
 def test_what_fits_is_taken_as_it_is():
-    got = ask(max_new_tokens="12", temperature="0.5", top_p=1, seed=2.0, knobs={"chain": {"gamma": 7}}, target="",
-              turns=[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], system="s")
+    got = ask(
+        max_new_tokens="12",
+        temperature="0.5",
+        top_p=1,
+        seed=2.0,
+        knobs={"chain": {"gamma": 7}},
+        target="",
+        turns=[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+        system="s",
+    )
     assert (got.max_new_tokens, got.temperature, got.seed, got.target) == (12, 0.5, 2, None)
     assert dict(got.lanes)["chain"]["gamma"] == 7
     assert [m["role"] for m in got.messages()] == ["system", "user", "assistant", "user"]
@@ -191,22 +225,38 @@ def test_a_silent_run_loses_its_place(monkeypatch):
 
 
 def test_grey_choices_are_the_incompatible_ones_and_every_compatible_pair_can_be_reached():
-    """The page greys the choices that the catalogue refuses; no compatible setting is unreachable because of a grey one."""
+    """The page greys the choices that the catalogue refuses; no compatible setting is unreachable because
+    of a grey one."""
     catalogued, ruled = catalogue(), 0
     for card in cards().values():
-        knobs = [knob for knob in card.knobs if any(knob.only_with or knob.name == other for k in card.knobs for _, other, _ in k.only_with)]
-        space = [dict(zip([k.name for k in knobs], values)) for values in product(*(k.choices or (k.low, k.high) for k in knobs))] if knobs else []
+        knobs = [
+            knob
+            for knob in card.knobs
+            if any(knob.only_with or knob.name == other for k in card.knobs for _, other, _ in k.only_with)
+        ]
+        space = (
+            [
+                dict(zip([k.name for k in knobs], values))
+                for values in product(*(k.choices or (k.low, k.high) for k in knobs))
+            ]
+            if knobs
+            else []
+        )
         full = {k.name: k.default for k in card.knobs}
 
         allowed = [chosen for chosen in space if not _refused(catalogued[card.key], chosen)]
         for chosen in allowed:
             off = incompatible_choices(card.knobs, full | chosen)
             for knob in knobs:
-                assert {c for c in knob.choices if _refused(catalogued[card.key], chosen | {knob.name: c})} == set(off.get(knob.name, ()))
+                assert {
+                    c for c in knob.choices if _refused(catalogued[card.key], chosen | {knob.name: c})
+                } == set(off.get(knob.name, ()))
         seen, front = [], allowed[:1]
         while front:
             seen += front
-            front = [h for h in allowed if h not in seen and any(sum(h[n] != s[n] for n in h) == 1 for s in seen)]
+            front = [
+                h for h in allowed if h not in seen and any(sum(h[n] != s[n] for n in h) == 1 for s in seen)
+            ]
         assert len(seen) == len(allowed)
         ruled += bool(knobs)
     assert ruled

@@ -1,4 +1,6 @@
-"""What the page says of a live engine: under Stop, at the time limit, with repeats, for a follow-up, after New chat."""
+"""What the page says of a live engine: under Stop, at the time limit, with repeats, for a follow-up, after
+New chat."""
+
 from __future__ import annotations
 
 import re
@@ -21,14 +23,18 @@ HEADLINE = "document.querySelector('#board .headline').textContent"
 
 
 class Gated(Engine):
-    """The real one, told when to wait: once every lane has written in so many rounds (``after``), it goes on only when it is let or
-    stopped. Which lane comes next is the clock's choice, so a count of all their events would not do.
+    """The real one, told when to wait: once every lane has written in so many rounds (``after``), it goes
+    on only when it is let or stopped. Which lane comes next is the clock's choice, so a count of all their
+    events would not do.
 
-    seconds: what each lane's runs took, the race and its repeats, in place of what a machine measures that runs other tests, too."""
+    seconds: what each lane's runs took, the race and its repeats, in place of what a machine measures that
+    runs other tests, too."""
 
     def __init__(self):
         super().__init__()
-        self.after, self.waits, self.let = None, threading.Event(), threading.Event()
+        self.after = None
+        self.waits = threading.Event()
+        self.let = threading.Event()
         self.seconds: list[list[float]] | None = None
 
     def run(self, ask, cancel, seconds):
@@ -37,10 +43,18 @@ class Gated(Engine):
         rounds = Counter(range(len(ask.lanes)))
         for batch in super().run(ask, cancel, seconds):
             if self.seconds and isinstance(batch, list):
-                batch = [self.timed(x) for x in batch if not (isinstance(x, dict) and x.get("kind") == "busy")]
+                batch = [
+                    self.timed(x) for x in batch if not (isinstance(x, dict) and x.get("kind") == "busy")
+                ]
             yield batch
-            rounds.update(record["lane"] for record in batch if isinstance(record, dict) and record["type"] == "text")
-            while self.after is not None and min(rounds.values()) > self.after and not (cancel.is_set() or self.let.wait(0.01)):
+            rounds.update(
+                record["lane"] for record in batch if isinstance(record, dict) and record["type"] == "text"
+            )
+            while (
+                self.after is not None
+                and min(rounds.values()) > self.after
+                and not (cancel.is_set() or self.let.wait(0.01))
+            ):
                 self.waits.set()
 
     def timed(self, record):
@@ -49,12 +63,20 @@ class Gated(Engine):
         own, *again = self.seconds[record["lane"]]
         totals = record["totals"]
         tokens = totals["tokens"]
-        return {**record, "totals": {**totals, "seconds": own, "repeats": [{"tokens": tokens, "seconds": s} for s in again]}}
+        return {
+            **record,
+            "totals": {
+                **totals,
+                "seconds": own,
+                "repeats": [{"tokens": tokens, "seconds": s} for s in again],
+            },
+        }
 
 
 @pytest.fixture
 def live(visit, at_home, monkeypatch):
-    """A page on the real engine with tiny models; how quick this machine is just now is another test's business."""
+    """A page on the real engine with tiny models; how quick this machine is just now is another test's
+    business."""
     monkeypatch.setattr(machine, "SLOW", 1e9)
     engine = Gated()
     server = Server(engine)
@@ -80,7 +102,9 @@ def held(page, engine):
     assert engine.waits.wait(30)
     state(page, "live")
     said = says(page, "So far: ")
-    assert TEXTS["headline.fast"] not in said and page.inner_text("#board .same") == TEXTS["headline.checking"]
+    assert (
+        TEXTS["headline.fast"] not in said and page.inner_text("#board .same") == TEXTS["headline.checking"]
+    )
 
 
 @pytest.mark.thorough
@@ -103,16 +127,29 @@ def test_a_live_run_that_is_stopped_or_out_of_time_agrees_as_far_as_it_came(live
 
 def cut_short(page):
     said = says(page, "Stopped ")
-    n, whole, passes, plain, part = re.fullmatch(r"Stopped after (\d+) tokens?(: the same so far)?, in (\d+) pass(?:es)? instead of (\d+)"
-                                                 r"(?:: the same for the first (\d+), as far as plain decoding came)?\.", said).groups()
-    assert bool(whole) != bool(part) and (whole or 0 < int(part) < int(n)), said  # which lane is ahead is the clock's choice
-    assert 0 < int(passes) <= int(n) == int(plain) < 40 and re.fullmatch(r"same text so far: (\d+ of \d+ )?checked", page.inner_text("#board .same"))
-    page.wait_for_function("document.querySelector('#board .parts').textContent.includes('agrees with plain decoding in all that both wrote') || document.querySelector('#board .parts').hidden")
+    n, whole, passes, plain, part = re.fullmatch(
+        r"Stopped after (\d+) tokens?(: the same so far)?, in (\d+) pass(?:es)? instead of (\d+)"
+        r"(?:: the same for the first (\d+), as far as plain decoding came)?\.",
+        said,
+    ).groups()
+    assert bool(whole) != bool(part) and (whole or 0 < int(part) < int(n)), (
+        said
+    )  # which lane is ahead is the clock's choice
+    assert 0 < int(passes) <= int(n) == int(plain) < 40 and re.fullmatch(
+        r"same text so far: (\d+ of \d+ )?checked", page.inner_text("#board .same")
+    )
+    page.wait_for_function(
+        "document.querySelector('#board .parts').textContent.includes('agrees with plain decoding in all that both wrote') || document.querySelector('#board .parts').hidden"
+    )
     assert not page.is_visible("#lane")
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("own", "kept", "speeds"), [(0.5, 3, ["80.0", "40.0", "160.0"]), (0.9, 2, ["90.0", "40.0", "180.0"])], ids=["quiet", "disturbed"])
+@pytest.mark.parametrize(
+    ("own", "kept", "speeds"),
+    [(0.5, 3, ["80.0", "40.0", "160.0"]), (0.9, 2, ["90.0", "40.0", "180.0"])],
+    ids=["quiet", "disturbed"],
+)
 def test_a_live_run_with_repeats_has_one_set_of_figures(live, own, kept, speeds):
     """Of the first lane a run may have been disturbed; all that is said of speeds leaves that turn out."""
     page, engine = live()
@@ -123,9 +160,18 @@ def test_a_live_run_with_repeats_has_one_set_of_figures(live, own, kept, speeds)
     assert said.endswith(TEXTS["headline.slower"].format(times="0.50") + "."), said
     shown = page.inner_text(".prow.open .speed")
     page.click("#tab-race")
-    page.wait_for_function("document.querySelectorAll('.prow .speed').length >= 3 && document.querySelector('.won:not(.wait)')")
-    table = page.evaluate("[...document.querySelectorAll('.rtable tbody tr')].map((r) => r.cells[1].textContent)")
-    assert page.evaluate("[...document.querySelectorAll('.prow:not(.open) .speed')].map((e) => e.textContent.split(' ')[0])") == table
+    page.wait_for_function(
+        "document.querySelectorAll('.prow .speed').length >= 3 && document.querySelector('.won:not(.wait)')"
+    )
+    table = page.evaluate(
+        "[...document.querySelectorAll('.rtable tbody tr')].map((r) => r.cells[1].textContent)"
+    )
+    assert (
+        page.evaluate(
+            "[...document.querySelectorAll('.prow:not(.open) .speed')].map((e) => e.textContent.split(' ')[0])"
+        )
+        == table
+    )
     won = page.inner_text(".won")
     assert table == speeds and shown.split(" ")[0] == speeds[0]
     assert f" in {kept} runs each" in won and speeds[0] in won and speeds[2] in won
@@ -140,12 +186,22 @@ def test_after_a_new_chat_nothing_of_the_old_run_stands_and_the_next_one_fills_i
     assert says(page, "The same ") and page.get_attribute(".pg-chat", "data-turns") == "1"
     page.click("#new-chat")
     state(page, "idle")
-    assert says(page, "Several tokens can arrive") and not page.is_visible("#board .same") and page.inner_text(".p-rate .chart") == TEXTS["chart.empty"]
-    assert not page.is_visible("#board .metrics") and not page.is_visible(".pg-chat") and not page.locator("#board .prow:not(.open)").count()
+    assert (
+        says(page, "Several tokens can arrive")
+        and not page.is_visible("#board .same")
+        and page.inner_text(".p-rate .chart") == TEXTS["chart.empty"]
+    )
+    assert (
+        not page.is_visible("#board .metrics")
+        and not page.is_visible(".pg-chat")
+        and not page.locator("#board .prow:not(.open)").count()
+    )
     assert not re.search(r"\d", "".join(page.locator("#board .passes .prow").all_inner_texts()))
     engine.after = 4
     held(page, engine)
-    page.wait_for_function("document.querySelector('.p-insp .body').textContent.length > 20 && document.querySelector('.p-rate .chart').textContent !== 'Nothing yet.'")
+    page.wait_for_function(
+        "document.querySelector('.p-insp .body').textContent.length > 20 && document.querySelector('.p-rate .chart').textContent !== 'Nothing yet.'"
+    )
     engine.let.set()
     finish(page)
     assert says(page, "The same 40 tokens in ")

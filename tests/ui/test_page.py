@@ -1,4 +1,5 @@
 """The page in a real browser: what a visitor does, and that what is seen is what the trace says."""
+
 from __future__ import annotations
 
 import json
@@ -22,7 +23,14 @@ from ..message_codes import begins, viewer_texts
 from .conftest import Server
 from .fake import CARDS, FakeBackend
 
-HOSTILE = ["<img src=x onerror=alert(1)>", "<script>alert(2)</script>", "${alert(3)}", "{{7*7}}", "<b>bold</b>", "`${1+1}`"]
+HOSTILE = [
+    "<img src=x onerror=alert(1)>",
+    "<script>alert(2)</script>",
+    "${alert(3)}",
+    "{{7*7}}",
+    "<b>bold</b>",
+    "`${1+1}`",
+]
 SAYS = {"acc": "accepted", "cor": "correction", "bon": "bonus", "pla": "plain"}
 
 
@@ -50,8 +58,11 @@ def pick(page, *keys):
     """The methods on the page of all of them: pressed where they were not, taken away where they were."""
     page.click(".pg-more")
     for key in keys:
-        page.click(f".pg-row[data-key={key}]" if key not in page.get_attribute(".pg-pick", "data-on").split() else
-                   f".pg-slot:has-text('{next(c.title for c in CARDS if c.key == key)}') [aria-label^='Take']")
+        page.click(
+            f".pg-row[data-key={key}]"
+            if key not in page.get_attribute(".pg-pick", "data-on").split()
+            else f".pg-slot:has-text('{next(c.title for c in CARDS if c.key == key)}') [aria-label^='Take']"
+        )
     page.click(".pg-done")
 
 
@@ -67,7 +78,9 @@ def run(page, prompt="tell of the fox"):
 
 
 def text(page, lane=0):
-    return page.evaluate("n => document.querySelectorAll('#board .lane')[n].querySelector('.stage').textContent", lane)
+    return page.evaluate(
+        "n => document.querySelectorAll('#board .lane')[n].querySelector('.stage').textContent", lane
+    )
 
 
 def painted(page):
@@ -88,7 +101,9 @@ def test_first_load_plays_a_recorded_run(visit, backend):
 
 def test_three_lanes_stream_in_the_colours_of_the_trace(page, backend):
     page.click("#tab-race")  # Watch shows one lane large
-    page.click(".p-stage .phead")  # where the texts stand folded, and a run in flight paints only what can be seen
+    page.click(
+        ".p-stage .phead"
+    )  # where the texts stand folded, and a run in flight paints only what can be seen
     backend.hold(12)
     begin(page)
     state(page, "live")
@@ -102,7 +117,7 @@ def test_three_lanes_stream_in_the_colours_of_the_trace(page, backend):
     told = [r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
     for said, shown in zip(lane_answers(told), painted(page)):
         verdicts = [v for words, v in said.pieces for _ in re.findall(r"\s*\S+", words)]
-        assert [v for _, v in shown] == verdicts[-len(shown):] and len(shown) > 20
+        assert [v for _, v in shown] == verdicts[-len(shown) :] and len(shown) > 20
         assert {"accepted", "correction", "bonus"} & set(verdicts) or said.key == "autoregressive"
     assert page.get_attribute("#board .sv", "data-lost") == "0"
     assert int(page.get_attribute("#board .sv", "data-records")) == len(told)
@@ -114,7 +129,9 @@ def test_four_lanes_beside_plain_decoding_lose_no_event(page, backend):
     page.click(".pg-row[data-key=chain]")  # once more, with another knob
     assert page.get_attribute(".pg-row[data-key=heads]", "aria-disabled") == "true"
     assert "4 of 4" in page.get_attribute(".pg-row[data-key=tree]", "title")  # nor once more
-    assert not re.search(r"\b(?!4 )\d+ (of \d+ )?(lanes|methods) are", page.content()), "no place counts plain decoding as a choice"
+    assert not re.search(r"\b(?!4 )\d+ (of \d+ )?(lanes|methods) are", page.content()), (
+        "no place counts plain decoding as a choice"
+    )
     page.click(".pg-done")
     backend.hold(0)
     begin(page)
@@ -163,7 +180,12 @@ def test_hostile_text_is_only_text(page, backend):
     page.wait_for_selector('.pg-chat[data-turns="1"]')
     for piece in HOSTILE:
         assert piece in page.inner_text(".pg-question") and piece in page.inner_text(".pg-answer")
-    assert page.evaluate("document.querySelectorAll('.pg-chat img, .pg-chat script, #board img, #board script').length") == 0
+    assert (
+        page.evaluate(
+            "document.querySelectorAll('.pg-chat img, .pg-chat script, #board img, #board script').length"
+        )
+        == 0
+    )
     finish(page)
 
 
@@ -175,7 +197,9 @@ def test_a_follow_up_keeps_the_conversation(page, backend):
     assert second.turns[0]["content"] == "a first question"
     assert second.turns[1]["content"].startswith("You said: a first question")
     assert page.inner_text(".pg-question") == "a first question"
-    assert set(page.evaluate("[...document.querySelectorAll('.pg-answer span')].map((s) => s.dataset.verdict)")) >= {"accepted"}
+    assert set(
+        page.evaluate("[...document.querySelectorAll('.pg-answer span')].map((s) => s.dataset.verdict)")
+    ) >= {"accepted"}
 
 
 @pytest.mark.thorough
@@ -209,13 +233,22 @@ def test_an_answer_cut_by_the_limit_can_be_written_on(page, backend):
     open_fields(page)
     page.fill("#length input", "8")
     run(page, "tell of the fox and of the lantern and of the long way home")
-    ends = [r["finish"] for r in page.evaluate("document.querySelector('#board .sv').svBoard.trace()") if r["type"] == "done"]
+    ends = [
+        r["finish"]
+        for r in page.evaluate("document.querySelector('#board .sv').svBoard.trace()")
+        if r["type"] == "done"
+    ]
     assert ends[0] == "length"
     page.before = page.evaluate(SEQ)
     page.click(".pays.more")
     finish(page)
     first, second = backend.runs
-    assert (first.max_new_tokens, second.max_new_tokens, second.prompt, second.turns) == (8, 16, first.prompt, ())
+    assert (first.max_new_tokens, second.max_new_tokens, second.prompt, second.turns) == (
+        8,
+        16,
+        first.prompt,
+        (),
+    )
 
 
 @pytest.mark.thorough
@@ -224,7 +257,11 @@ def test_the_closed_settings_are_out_of_the_way_of_the_keyboard(page):
     stops = []
     for _ in range(20):
         page.keyboard.press("Tab")
-        stops.append(page.evaluate("[document.activeElement.className, Boolean(document.activeElement.closest('#settings'))]"))
+        stops.append(
+            page.evaluate(
+                "[document.activeElement.className, Boolean(document.activeElement.closest('#settings'))]"
+            )
+        )
     assert not any(inside for _, inside in stops) and stops[0][0] == "pg-skip"
     page.click("#open-settings")
     page.wait_for_function("document.querySelector('#settings').classList.contains('open')")
@@ -242,7 +279,9 @@ def test_the_tab_has_a_name_an_icon_and_a_card_and_the_page_a_foot(page):
         page.click(f"#tab-{tab}")
         titles.add(page.evaluate("document.title"))
     assert len(titles) == 3 and all("specviz" in one for one in titles)
-    meta = page.evaluate("[...document.querySelectorAll('meta[property^=og]')].map((m) => [m.getAttribute('property'), m.content.length > 3])")
+    meta = page.evaluate(
+        "[...document.querySelectorAll('meta[property^=og]')].map((m) => [m.getAttribute('property'), m.content.length > 3])"
+    )
     assert {"og:title", "og:description"} <= {name for name, long in meta if long}
     assert page.get_attribute("link[rel=icon]", "href").startswith("data:image/svg+xml")
     links = page.evaluate("[...document.querySelectorAll('.pg-foot a')].map((a) => [a.href, a.rel])")
@@ -251,14 +290,18 @@ def test_the_tab_has_a_name_an_icon_and_a_card_and_the_page_a_foot(page):
     for width in (1440, 1920, 390):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(100)
-        assert page.evaluate(edges, ".pg-foot") == pytest.approx(page.evaluate(edges, "#board .sv"), abs=2), width  # one margin for all
+        assert page.evaluate(edges, ".pg-foot") == pytest.approx(page.evaluate(edges, "#board .sv"), abs=2), (
+            width
+        )  # one margin for all
     papers = [href for href, _ in links if href.startswith("https://arxiv.org/abs/")]
     files = [href for href, _ in links if "/own/" in href]
     assert len(papers) >= 3 and len(files) == 4 and len(links) == len(papers) + len(files)
     assert {rel for _, rel in links} == {"noopener noreferrer"}
     for href in files:
         answer = page.request.get(href)
-        assert answer.ok and answer.headers["content-type"].startswith("text/plain") and len(answer.text()) > 100, href
+        assert (
+            answer.ok and answer.headers["content-type"].startswith("text/plain") and len(answer.text()) > 100
+        ), href
 
 
 def test_new_chat_in_mid_run_forgets_that_run(page, backend):
@@ -271,7 +314,10 @@ def test_new_chat_in_mid_run_forgets_that_run(page, backend):
     backend.hold(None)
     page.wait_for_selector("#run:not([disabled])")
     page.wait_for_timeout(1500)  # what came back, came seconds later
-    assert page.get_attribute("#board .sv", "data-state") == "idle" and page.get_attribute("#board .sv", "data-records") == "0"
+    assert (
+        page.get_attribute("#board .sv", "data-state") == "idle"
+        and page.get_attribute("#board .sv", "data-records") == "0"
+    )
     assert page.is_hidden(".pg-chat") and page.is_hidden("#new-chat") and backend.active == 0
     run(page, "a third question")
     assert backend.runs[-1].turns == () and "a third question" in text(page) and page.is_hidden(".pg-chat")
@@ -332,9 +378,13 @@ def test_an_earlier_turn_can_be_opened(page, backend):
     run(page, "a second question")
     page.click(".pg-turn button")
     page.wait_for_selector(".pg-turn button[disabled]")
-    page.wait_for_function("document.querySelector('#board .lane .stage').textContent.includes('You said: a first question')")
+    page.wait_for_function(
+        "document.querySelector('#board .lane .stage').textContent.includes('You said: a first question')"
+    )
     page.click(".pg-turn:last-child button")
-    page.wait_for_function("document.querySelector('#board .lane .stage').textContent.includes('You said: a second question')")
+    page.wait_for_function(
+        "document.querySelector('#board .lane .stage').textContent.includes('You said: a second question')"
+    )
     assert page.get_attribute(".pg-chat", "data-turns") == "1"
 
 
@@ -388,7 +438,9 @@ def test_a_failing_lane_leaves_the_others(page, backend):
     backend.fault = "lane"
     page.click("#tab-race")
     run(page)
-    assert begins(TEXTS, "run.lane_failed", title="Draft chain", why="This lane failed on purpose.") in page.inner_text("#board .notice")
+    assert begins(
+        TEXTS, "run.lane_failed", title="Draft chain", why="This lane failed on purpose."
+    ) in page.inner_text("#board .notice")
     assert len(painted(page)[2]) > 20
 
 
@@ -414,7 +466,9 @@ def test_what_cannot_be_run_is_said_beside_the_prompt(page, backend):
     ]:
         page.fill(field, value)
         page.click("#run")
-        page.wait_for_function("says => document.querySelector('#notice').textContent.includes(says)", arg=says)
+        page.wait_for_function(
+            "says => document.querySelector('#notice').textContent.includes(says)", arg=says
+        )
         page.fill(field, good)
     assert backend.runs == []
     run(page, "fine")
@@ -459,38 +513,61 @@ def test_knobs_hold_what_was_set_whatever_the_server_still_owes(page, backend, m
 
 @pytest.mark.thorough
 def test_choices_that_do_not_go_together_are_grey_and_say_why(page, backend):
-    """An unlawful pair cannot be set; what stands in its way is told to a mouse, a finger, the keyboard and a screen reader."""
+    """An unlawful pair cannot be set; what stands in its way is told to a mouse, a finger, the keyboard and
+    a screen reader."""
     pick(page, "tree")
     page.click("#open-settings")
 
     def grey():
-        return page.evaluate("[...document.querySelectorAll('#knobs .pg-choicerow [aria-disabled=true]')].map((b) => b.dataset.choice).join()")
+        return page.evaluate(
+            "[...document.querySelectorAll('#knobs .pg-choicerow [aria-disabled=true]')].map((b) => b.dataset.choice).join()"
+        )
 
     def choose(knob, choice, then):
         page.click(f"#knob-tree-{knob} [data-choice={choice}]")
-        page.wait_for_function(f"(() => [...document.querySelectorAll('#knobs .pg-choicerow [aria-disabled=true]')].map((b) => b.dataset.choice).join() === '{then}')()")
+        page.wait_for_function(
+            f"(() => [...document.querySelectorAll('#knobs .pg-choicerow [aria-disabled=true]')].map((b) => b.dataset.choice).join() === '{then}')()"
+        )
 
     page.wait_for_selector("#knob-tree-drawn .pg-choicerow")
     assert grey() == "pairs"
     why = "Judge token goes with drawn best or apart, not with pairs: change judge first."
-    page.locator("#knob-tree-drawn [data-choice=pairs]").click(force=True)  # as a finger would, on what cannot be pressed
-    assert page.inner_text("#knob-tree-drawn .pg-choicenote") == why == page.get_attribute("#knob-tree-drawn [data-choice=pairs]", "title")
-    assert page.get_attribute("#knob-tree-drawn [data-choice=best]", "aria-checked") == "true" and grey() == "pairs"
+    page.locator("#knob-tree-drawn [data-choice=pairs]").click(
+        force=True
+    )  # as a finger would, on what cannot be pressed
+    assert (
+        page.inner_text("#knob-tree-drawn .pg-choicenote")
+        == why
+        == page.get_attribute("#knob-tree-drawn [data-choice=pairs]", "title")
+    )
+    assert (
+        page.get_attribute("#knob-tree-drawn [data-choice=best]", "aria-checked") == "true"
+        and grey() == "pairs"
+    )
     choose("judge", "hub", "apart")
     choose("drawn", "pairs", "apart,token")
     page.focus("#knob-tree-judge [data-choice=hub]")
     page.keyboard.press("ArrowUp")
     assert page.evaluate("document.activeElement.dataset.choice") == "token"
-    page.wait_for_function("document.querySelector('#knob-tree-judge .pg-choicenote').textContent.includes('not with pairs: change drawn first')")
+    page.wait_for_function(
+        "document.querySelector('#knob-tree-judge .pg-choicenote').textContent.includes('not with pairs: change drawn first')"
+    )
     run(page)
-    assert {name: dict(backend.runs[0].lanes)["tree"][name] for name in ("drawn", "judge")} == {"drawn": "pairs", "judge": "hub"}
+    assert {name: dict(backend.runs[0].lanes)["tree"][name] for name in ("drawn", "judge")} == {
+        "drawn": "pairs",
+        "judge": "hub",
+    }
 
 
 @pytest.mark.thorough
 def test_an_incompatible_pair_from_a_link_is_said_and_can_be_mended(visit, server):
     page = visit(url=server.url + "#m=tree&k=" + quote(json.dumps({"tree": {"drawn": "pairs"}})))
-    page.wait_for_selector("#knob-tree-judge [data-choice=token][aria-checked=true][aria-disabled=true]", state="attached")
-    page.wait_for_function("document.querySelector('#knobs-tree').textContent.includes('Judge token goes with drawn best or apart')")
+    page.wait_for_selector(
+        "#knob-tree-judge [data-choice=token][aria-checked=true][aria-disabled=true]", state="attached"
+    )
+    page.wait_for_function(
+        "document.querySelector('#knobs-tree').textContent.includes('Judge token goes with drawn best or apart')"
+    )
     page.click("#open-settings")
     page.click("#knob-tree-judge [data-choice=hub]")
     page.wait_for_function("document.querySelector('#knobs-tree').textContent.trim() === ''")
@@ -505,9 +582,13 @@ def test_an_unavailable_method_says_why(visit, backend):
     row = page.locator(".pg-row[data-key=heads]")
     for reach in (row.hover, row.focus):
         page.hover(".pg-row[data-key=chain]")
-        page.wait_for_function("!document.querySelector('.pg-card').textContent.includes('need heads trained')")
+        page.wait_for_function(
+            "!document.querySelector('.pg-card').textContent.includes('need heads trained')"
+        )
         reach()
-        page.wait_for_function("document.querySelector('.pg-card').textContent.includes('need heads trained')")
+        page.wait_for_function(
+            "document.querySelector('.pg-card').textContent.includes('need heads trained')"
+        )
         assert page.is_disabled(".pg-add")
     row.dispatch_event("click")  # what a tap does; a locked row is not waited for
     assert "need heads trained" in page.text_content(".pg-card")
@@ -521,7 +602,9 @@ def test_an_unavailable_method_says_why(visit, backend):
 def test_a_method_that_the_loaded_model_cannot_run_is_taken_away(page, backend):
     backend.loaded.clear()
     page.evaluate("SpecVizPage.pending = { methods: ['heads', 'tree'] }; SpecVizPage.send('input')")
-    page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'tree'")  # choosing loads, and loading tells
+    page.wait_for_function(
+        "document.querySelector('.pg-pick').dataset.on === 'tree'"
+    )  # choosing loads, and loading tells
     page.wait_for_function("document.querySelector('.pg-why').textContent.includes('need heads trained')")
     run(page)
     assert [key for key, _ in backend.runs[-1].lanes] == ["tree", "autoregressive"]
@@ -530,7 +613,9 @@ def test_a_method_that_the_loaded_model_cannot_run_is_taken_away(page, backend):
 def test_examples_fill_the_prompt_and_say_what_to_watch(page):
     page.click("#example-1")
     prompt = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))["examples"][1]["prompt"]
-    page.wait_for_function("(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=prompt)
+    page.wait_for_function(
+        "(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=prompt
+    )
     assert page.inner_text("#notice").strip()
 
 
@@ -545,7 +630,9 @@ def test_by_keyboard_alone(page, backend):
     page.keyboard.press("Enter")
     page.wait_for_function("document.activeElement.type === 'search'")
     page.keyboard.type("speculative-eagle-topk")  # what an engine calls it
-    assert page.inner_text(".pg-count") == "1 method" and "= speculative eagle topk" in page.inner_text(".pg-row[data-key=tree]")
+    assert page.inner_text(".pg-count") == "1 method" and "= speculative eagle topk" in page.inner_text(
+        ".pg-row[data-key=tree]"
+    )
     page.keyboard.press("Control+A")
     page.keyboard.type("several guesses")
     assert page.inner_text(".pg-count") == "1 method"
@@ -576,7 +663,10 @@ def shelf():
     """A page that offers every method there is."""
     backend = FakeBackend()
     backend.cards = cards()
-    backend.targets = lambda: [row | ({} if row["name"] else {"model": measured_speedups()["model"]}) for row in FakeBackend.targets(backend)]
+    backend.targets = lambda: [
+        row | ({} if row["name"] else {"model": measured_speedups()["model"]})
+        for row in FakeBackend.targets(backend)
+    ]
     server = Server(backend)
     yield server
     server.close()
@@ -584,7 +674,8 @@ def shelf():
 
 @pytest.mark.thorough
 def test_on_a_phone_nothing_is_cut_or_out_of_reach(visit, shelf):
-    """No control stands beyond an edge or in a row that has to be pushed sideways, and the first motion is on the first screen."""
+    """No control stands beyond an edge or in a row that has to be pushed sideways, and the first motion is
+    on the first screen."""
     page = visit(url=shelf.url, width=390, height=844)
     for width, more in ((390, False), (320, False), (320, True), (390, True)):
         page.set_viewport_size({"width": width, "height": 844})
@@ -597,9 +688,15 @@ def test_on_a_phone_nothing_is_cut_or_out_of_reach(visit, shelf):
             return seen && (r.left < -1 || r.right > innerWidth + 1 || text);
         }).map((x) => x.outerHTML.slice(0, 90))""")
         assert (width, more, cut) == (width, more, [])
-        assert more or page.evaluate("document.querySelector('#board .transport').getBoundingClientRect().top < innerHeight * 0.75")
-    low = page.evaluate("[...document.querySelectorAll('#play button, #sampling input')].filter((x) => x.checkVisibility() && x.getBoundingClientRect().height < 24).length")
-    assert low == 0, page.evaluate("[...document.querySelectorAll('#play button, #sampling input')].filter((x) => x.checkVisibility() && x.getBoundingClientRect().height < 24).map((x) => x.outerHTML.slice(0, 160) + x.getBoundingClientRect().height)")
+        assert more or page.evaluate(
+            "document.querySelector('#board .transport').getBoundingClientRect().top < innerHeight * 0.75"
+        )
+    low = page.evaluate(
+        "[...document.querySelectorAll('#play button, #sampling input')].filter((x) => x.checkVisibility() && x.getBoundingClientRect().height < 24).length"
+    )
+    assert low == 0, page.evaluate(
+        "[...document.querySelectorAll('#play button, #sampling input')].filter((x) => x.checkVisibility() && x.getBoundingClientRect().height < 24).map((x) => x.outerHTML.slice(0, 160) + x.getBoundingClientRect().height)"
+    )
     assert page.is_visible("#run") and page.is_hidden("#stop")
     assert page.locator(".pg-row:visible").count() == len(shelf.backend.cards) - 1
 
@@ -621,7 +718,10 @@ def test_on_a_phone_stop_takes_the_place_of_run(visit, backend):
 def test_dark_mode(visit, server):
     page = visit(url=server.url + "?__theme=dark")
     run(page)
-    assert page.evaluate("getComputedStyle(document.querySelector('gradio-app')).backgroundColor") == "rgb(13, 15, 18)"
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('gradio-app')).backgroundColor")
+        == "rgb(13, 15, 18)"
+    )
     ink = "getComputedStyle(document.querySelector('#run')).getPropertyValue('--button-primary-background-fill')"
     assert page.evaluate(ink) == "#e9eaec"
 
@@ -638,18 +738,24 @@ def test_templates_are_constant(server):
     for block in server.demo.blocks.values():
         if block.get_block_name() == "html" and block.html_template != "${value}":
             assert not re.search(r"\$\{|\{\{", block.html_template)
-            assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(", json.dumps(block.js_on_load))
+            assert not re.search(
+                r"innerHTML|insertAdjacentHTML|document\.write|eval\(", json.dumps(block.js_on_load)
+            )
 
 
 @pytest.mark.thorough
 def test_an_example_offers_what_to_ask_next(page, backend):
     page.click("#example-1")
     prompt = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))["examples"][1]["prompt"]
-    page.wait_for_function("(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=prompt)
+    page.wait_for_function(
+        "(prompt) => document.querySelector('#prompt textarea')?.value === prompt", arg=prompt
+    )
     run(page, page.input_value("#prompt textarea"))
     page.click("#follow")
     wanted = yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))["examples"][1]["follow"]
-    page.wait_for_function("wanted => document.querySelector('#prompt textarea')?.value === wanted", arg=wanted)
+    page.wait_for_function(
+        "wanted => document.querySelector('#prompt textarea')?.value === wanted", arg=wanted
+    )
 
 
 @pytest.mark.thorough
@@ -661,7 +767,8 @@ def test_a_run_can_be_saved_as_a_trace(page, backend, tmp_path):
         page.click("#save")
     saved.value.save_as(tmp_path / "x.jsonl")
     assert Trace.load(tmp_path / "x.jsonl").records == [
-        r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch]
+        r for batch in FakeBackend().run(backend.runs[0], threading.Event(), 60) for r in batch
+    ]
 
 
 @pytest.mark.thorough
@@ -682,13 +789,26 @@ def test_what_is_said_of_a_method_stays_in_sight_far_down_the_list(visit, shelf,
 def test_a_measured_mark_is_of_the_chosen_model_and_sampling(visit, shelf):
     page = visit(url=shelf.url)
     titles = {card.title: measured_speedups()["speedups"].get(card.key) for card in cards().values()}
-    marks = lambda: dict(page.evaluate("[...document.querySelectorAll('.pg-chip small')].map((s) => [s.previousSibling.textContent, s.textContent])"))  # noqa: E731
+    marks = lambda: dict(  # noqa: E731
+        page.evaluate(
+            "[...document.querySelectorAll('.pg-chip small')].map((s) => [s.previousSibling.textContent, s.textContent])"
+        )
+    )
 
     def right(rng):
         shown = marks()
-        assert all(titles[name][rng] >= 1 and abs(float(text[1:]) - titles[name][rng]) <= 0.051 for name, text in shown.items())
-        clear = bool(shown) and all(titles[name][rng] > 1 + measured_speedups()["noise"] for name in shown) and len(shown) == page.locator(".pg-word.gap ~ .pg-chip").count()
-        words = page.locator(".pg-word.gap").all_inner_texts()  # none where nothing that was measured pays at this temperature
+        assert all(
+            titles[name][rng] >= 1 and abs(float(text[1:]) - titles[name][rng]) <= 0.051
+            for name, text in shown.items()
+        )
+        clear = (
+            bool(shown)
+            and all(titles[name][rng] > 1 + measured_speedups()["noise"] for name in shown)
+            and len(shown) == page.locator(".pg-word.gap ~ .pg-chip").count()
+        )
+        words = page.locator(
+            ".pg-word.gap"
+        ).all_inner_texts()  # none where nothing that was measured pays at this temperature
         assert words == (["What pays" if clear else "Try also"] if shown else [])
 
     right(0)
@@ -696,7 +816,10 @@ def test_a_measured_mark_is_of_the_chosen_model_and_sampling(visit, shelf):
     greedy = ",".join(marks().values())
     open_fields(page)
     page.fill("#temperature input", "1")
-    page.wait_for_function("old => [...document.querySelectorAll('.pg-chip small')].map((s) => s.textContent).join() !== old", arg=greedy)
+    page.wait_for_function(
+        "old => [...document.querySelectorAll('.pg-chip small')].map((s) => s.textContent).join() !== old",
+        arg=greedy,
+    )
     right(1)
     page.click("#open-settings")
     page.click("#target input")
@@ -706,24 +829,34 @@ def test_a_measured_mark_is_of_the_chosen_model_and_sampling(visit, shelf):
     assert page.locator(".pg-chip small").count() == 0 and page.inner_text(".pg-word.gap") == "Try also"
     assert set(page.locator(".pg-mark").all_inner_texts()) <= {"not measured", ""}
     assert "another model" in page.inner_text(".pg-where")
-    for preset in page.evaluate("[...document.querySelectorAll('.pg-presets button')].map((b) => b.textContent)"):
+    for preset in page.evaluate(
+        "[...document.querySelectorAll('.pg-presets button')].map((b) => b.textContent)"
+    ):
         own = next(row for row in start_content(cards()).presets if row["name"] == preset)
         if own["among"]:
             continue  # it narrows the list and chooses nothing: tests/ui/test_picker.py
         page.click(f".pg-presets button:text-is('{preset}')")
-        page.wait_for_function("on => document.querySelector('.pg-pick').dataset.on === on", arg=" ".join(own["methods"]))
+        page.wait_for_function(
+            "on => document.querySelector('.pg-pick').dataset.on === on", arg=" ".join(own["methods"])
+        )
         if "temperature" in own:
-            page.wait_for_function("heat => document.querySelector('#temperature input').value === heat", arg=f"{own['temperature']:g}")
+            page.wait_for_function(
+                "heat => document.querySelector('#temperature input').value === heat",
+                arg=f"{own['temperature']:g}",
+            )
 
 
 def test_a_press_that_a_repaint_falls_into_is_not_lost(page):
-    """What was pressed must still stand there, and be the same, when it is let go: else the browser knows of no click."""
+    """What was pressed must still stand there, and be the same, when it is let go: else the browser knows
+    of no click."""
     button = page.locator(".pg-more").bounding_box()
     page.mouse.move(button["x"] + 5, button["y"] + 5)
     page.mouse.down()
     page.evaluate("""document.querySelector('#temperature input').value = 1;
         document.querySelector('#temperature input').dispatchEvent(new Event('input', { bubbles: true }))""")
-    page.evaluate("""document.querySelectorAll('.pg-chip[aria-pressed=false]').forEach((chip) => { chip.firstChild.data += ', longer'; })""")
+    page.evaluate(
+        """document.querySelectorAll('.pg-chip[aria-pressed=false]').forEach((chip) => { chip.firstChild.data += ', longer'; })"""
+    )
     page.mouse.up()
     page.wait_for_selector(".pg-shelf:not([hidden])", timeout=5_000)
 
@@ -736,19 +869,26 @@ def test_the_same_method_runs_twice_with_other_knobs(page, backend):
     assert "the cache is kept between rounds" in page.inner_text(".pg-card")
     page.click(".pg-slot:has-text('Draft chain') .pg-knobword >> nth=-1")
     page.click(".pg-fieldkeys button:has-text('As published')")
-    assert '"gamma":8' in page.get_attribute(".pg-pick", "data-lanes")  # and not what is published as it is here
+    assert '"gamma":8' in page.get_attribute(
+        ".pg-pick", "data-lanes"
+    )  # and not what is published as it is here
     page.click(".pg-done")
     assert page.get_attribute(".pg-pick", "data-on").split().count("chain") == 2
     run(page)
-    gammas = [knobs.get("gamma", 4) for key, knobs in backend.runs[-1].lanes if key == "chain"]  # 4 is the default
+    gammas = [
+        knobs.get("gamma", 4) for key, knobs in backend.runs[-1].lanes if key == "chain"
+    ]  # 4 is the default
     assert gammas == [4, 8]
-    link = page.evaluate("(SpecVizPage.readLink(new URL(SpecVizPage.makeLink({methods: JSON.parse(document.querySelector('.pg-pick').dataset.lanes)})).hash)).set.methods")
+    link = page.evaluate(
+        "(SpecVizPage.readLink(new URL(SpecVizPage.makeLink({methods: JSON.parse(document.querySelector('.pg-pick').dataset.lanes)})).hash)).set.methods"
+    )
     assert link[0] == "chain" and {"method": "chain", "knobs": {"gamma": gammas[1]}} in link
 
 
 @pytest.mark.thorough
 def test_beside_the_settings_the_lanes_are_shown_as_they_will_run(page, backend):
-    """Over open settings the page of all methods is whole, its foot holds their knobs, and a second press closes them."""
+    """Over open settings the page of all methods is whole, its foot holds their knobs, and a second press
+    closes them."""
     page.click("#open-settings")
     page.wait_for_selector("#settings.open")
     number = page.locator("#knob-chain-gamma input[type=number]")
@@ -774,7 +914,9 @@ def test_on_a_phone_examples_stand_by_the_empty_prompt_and_lanes_go_on(visit):
     page = visit(width=390, height=844, has_touch=True)
     page.tap("#prompt textarea")
     box = page.locator("#examples button").first.bounding_box()
-    assert box["y"] + box["height"] <= 844 and page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert box["y"] + box["height"] <= 844 and page.evaluate(
+        "document.documentElement.scrollWidth <= innerWidth"
+    )
     page.tap("#examples button >> nth=0")
     page.wait_for_function("document.querySelector('#prompt textarea').value")
     assert "gradient" in page.evaluate("getComputedStyle(document.querySelector('.pg-chips')).maskImage")
@@ -808,7 +950,9 @@ def test_when_it_does_not_pay_is_one_press_away(page):
 
 @pytest.mark.thorough
 def test_the_settings_are_one_line_that_opens(page):
-    page.wait_for_function("document.querySelector('.pg-set').textContent.startsWith('96 tokens \u00b7 greedy')")
+    page.wait_for_function(
+        "document.querySelector('.pg-set').textContent.startsWith('96 tokens \u00b7 greedy')"
+    )
     assert page.is_hidden("#temperature")
     open_fields(page)
     page.fill("#temperature input", "0.7")
@@ -817,34 +961,62 @@ def test_the_settings_are_one_line_that_opens(page):
 
 @pytest.mark.parametrize("size", [(1440, 900), pytest.param((1920, 1080), marks=pytest.mark.thorough)])
 def test_the_first_screen_says_what_the_run_comes_to(visit, size):
-    """Speed-up, passes and the proof that the text is the same stand above the fold, with speeds beside the strips."""
+    """Speed-up, passes and the proof that the text is the same stand above the fold, with speeds beside the
+    strips."""
     page = visit(width=size[0], height=size[1])
     page.wait_for_function("document.querySelector('.headline').textContent.includes('instead of')")
     said = viewer_texts()
-    assert re.match(said["headline.same"].format(tokens=r"\d+ tokens", passes=r"\d+ passes", n=r"\d+", end=".+"), page.inner_text(".headline"))
+    assert re.match(
+        said["headline.same"].format(tokens=r"\d+ tokens", passes=r"\d+ passes", n=r"\d+", end=".+"),
+        page.inner_text(".headline"),
+    )
     assert page.inner_text(".same").startswith(said["headline.same.checked"])
-    assert page.locator(".prow .speed").count() == 2 and all(t.endswith("tok/s") for t in page.locator(".prow .speed").all_inner_texts())
-    low = max(page.locator(s).bounding_box()["y"] + page.locator(s).bounding_box()["height"] for s in (".headline", ".passes", ".p-stage .rail"))
-    assert low <= page.locator("#dock").bounding_box()["y"] and page.locator("#dock").bounding_box()["y"] < size[1] - 60
+    assert page.locator(".prow .speed").count() == 2 and all(
+        t.endswith("tok/s") for t in page.locator(".prow .speed").all_inner_texts()
+    )
+    low = max(
+        page.locator(s).bounding_box()["y"] + page.locator(s).bounding_box()["height"]
+        for s in (".headline", ".passes", ".p-stage .rail")
+    )
+    assert (
+        low <= page.locator("#dock").bounding_box()["y"]
+        and page.locator("#dock").bounding_box()["y"] < size[1] - 60
+    )
 
 
 @pytest.mark.thorough
 def test_what_the_embedded_model_does_not_know_is_said_before_the_run(page, backend):
     page.fill("#prompt textarea", "a plain question, na\u00efve caf\u00e9")
     assert page.is_hidden(".pg-unknown")
-    for asked, says in (("\U0001f600 hello", "emoji"), ("\u0645\u0631\u062d\u0628\u0627", "Arabic"), ("\u4f60\u597d", "Chinese"), ("\u3053\u3093\u306b\u3061\u306f", "Japanese")):
+    for asked, says in (
+        ("\U0001f600 hello", "emoji"),
+        ("\u0645\u0631\u062d\u0628\u0627", "Arabic"),
+        ("\u4f60\u597d", "Chinese"),
+        ("\u3053\u3093\u306b\u3061\u306f", "Japanese"),
+    ):
         page.fill("#prompt textarea", asked)
-        page.wait_for_function("says => document.querySelector('.pg-unknown').textContent.includes(says)", arg=says)
+        page.wait_for_function(
+            "says => document.querySelector('.pg-unknown').textContent.includes(says)", arg=says
+        )
         assert page.get_attribute(".pg-unknown", "data-message") == "model.script"
-    for asked, language in (("Schreibe eine kurze Geschichte und bitte nicht so lang", "German"), ("Erkl\u00e4r mir das", "German"),
-                            ("Wer bist du?", "German"), ("Warum?", "German"), ("Pourquoi le ciel est bleu", "French")):
+    for asked, language in (
+        ("Schreibe eine kurze Geschichte und bitte nicht so lang", "German"),
+        ("Erkl\u00e4r mir das", "German"),
+        ("Wer bist du?", "German"),
+        ("Warum?", "German"),
+        ("Pourquoi le ciel est bleu", "French"),
+    ):
         page.fill("#prompt textarea", asked)
-        page.wait_for_function("says => document.querySelector('.pg-unknown').textContent.includes(says)", arg=language)
+        page.wait_for_function(
+            "says => document.querySelector('.pg-unknown').textContent.includes(says)", arg=language
+        )
         assert page.get_attribute(".pg-unknown", "data-message") == "model.language"
     page.fill("#prompt textarea", "Tell me what the last die in the set was, and how it is made")
     page.wait_for_selector(".pg-unknown", state="hidden")
     page.click("#open-settings")
-    assert page.inner_text(".pg-about") == "A scripted one. English only."  # it stands in Settings, whatever is asked
+    assert (
+        page.inner_text(".pg-about") == "A scripted one. English only."
+    )  # it stands in Settings, whatever is asked
     page.click("#target input")
     page.click("[role=option]:has-text('Other, 9 M')")  # of which nothing of the kind is known
     page.wait_for_selector(".pg-unknown", state="hidden")

@@ -1,4 +1,6 @@
-"""The default models load at the first touch; what is chosen when they are there decides what the picker offers."""
+"""The default models load at the first touch; what is chosen when they are there decides what the picker
+offers."""
+
 from __future__ import annotations
 
 import asyncio
@@ -46,7 +48,10 @@ def test_a_preload_says_nothing_about_methods(hands):
 def test_after_it_the_picker_is_that_of_the_model_chosen_by_then(hands):
     asyncio.run(played(hands, None, None))
     hands.backend.loaded.add("other")
-    assert hands.preloaded(None, None)["methods"] == {"jacobi": "needs another model"} and hands.preloaded("other", None)["methods"] == {}
+    assert (
+        hands.preloaded(None, None)["methods"] == {"jacobi": "needs another model"}
+        and hands.preloaded("other", None)["methods"] == {}
+    )
 
 
 def test_a_model_that_was_chosen_first_loads_no_default(hands):

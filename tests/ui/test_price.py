@@ -1,5 +1,6 @@
-"""What the page costs while the engine computes on the same cores: nothing is copied that need not be, nothing moves at rest, and
-a browser that paints seldom is told seldom, without losing anything."""
+"""What the page costs while the engine computes on the same cores: nothing is copied that need not be,
+nothing moves at rest, and a browser that paints seldom is told seldom, without losing anything."""
+
 from __future__ import annotations
 
 import threading
@@ -23,7 +24,8 @@ COUNTS = """globalThis.counted = { copies: 0, frames: 0 };
 (() => { const copy = globalThis.structuredClone, frame = globalThis.requestAnimationFrame;
   globalThis.structuredClone = function (...given) { counted.copies++; return copy.apply(globalThis, given); };
   globalThis.requestAnimationFrame = function (f) { counted.frames++; return frame.call(globalThis, f); }; })();"""
-# Copies as the page makes them and as the browser's own function does: [kind of error, or the copy's words, and whether it is the very same].
+# Copies as the page makes them and as the browser's own function does: [kind of error, or the copy's words,
+# and whether it is the very same].
 COPIES = """() => {
   const loop = { name: "loop" }; loop.self = loop;
   const cases = ["text", "", 0, -0, NaN, 1.5, true, false, null, undefined, 10n, [1, [2, "x"]], { a: { b: null }, c: undefined }, new Date(5),
@@ -93,8 +95,14 @@ def test_the_script_stands_first_in_the_page_and_nowhere_else(server):
         return dict(out[0]["headers"]), b"".join(m["body"] for m in out[1:])
 
     html = (b"content-type", b"text/html; charset=utf-8")
-    assert answer([html, (b"content-length", b"13")], b"<p><he", b"ad><b>")[1] == b"<p><head><script>x</script><b>"
-    assert answer([html, (b"content-length", b"3")], b"<p>") == ({b"content-type": html[1], b"content-length": b"3"}, b"<p>")
+    assert (
+        answer([html, (b"content-length", b"13")], b"<p><he", b"ad><b>")[1]
+        == b"<p><head><script>x</script><b>"
+    )
+    assert answer([html, (b"content-length", b"3")], b"<p>") == (
+        {b"content-type": html[1], b"content-length": b"3"},
+        b"<p>",
+    )
     for other in ([html, (b"content-encoding", b"gzip")], [(b"content-type", b"text/plain")]):
         assert answer(other, b"<head>") == (dict(other), b"<head>")
 
@@ -102,7 +110,15 @@ def test_the_script_stands_first_in_the_page_and_nowhere_else(server):
 def test_a_reader_that_paints_seldom_is_updated_seldom_and_loses_nothing():
     live = LiveRun(FakeBackend(), RunQueue(), ASK)
     least = BEAT * CORES
-    for every, beat in [(None, least), (1, least), (300, 0.3), (10**9, LONGEST_BEAT), (-5, LONGEST_BEAT), ("x", LONGEST_BEAT), (0, least)]:
+    for every, beat in [
+        (None, least),
+        (1, least),
+        (300, 0.3),
+        (10**9, LONGEST_BEAT),
+        (-5, LONGEST_BEAT),
+        ("x", LONGEST_BEAT),
+        (0, least),
+    ]:
         live.painted(0, every)
         assert live.beat() == max(least, beat), every
     frames, _ = collect(FakeBackend(), at=lambda live, frame: live.painted(frame["s"], 400))
@@ -130,8 +146,12 @@ def test_the_page_says_how_often_it_paints(page, backend, monkeypatch):
 
 
 def test_a_link_to_the_page_has_a_picture_at_a_whole_address():
-    assert b'content="http://a.example:7860/own/link_card.png"' in link_card({"headers": [(b"host", b"a.example:7860")], "scheme": "http"})
-    assert b"/sub/own/link_card.png" in link_card({"headers": [(b"host", b"a.example")], "root_path": "/sub/"})
+    assert b'content="http://a.example:7860/own/link_card.png"' in link_card(
+        {"headers": [(b"host", b"a.example:7860")], "scheme": "http"}
+    )
+    assert b"/sub/own/link_card.png" in link_card(
+        {"headers": [(b"host", b"a.example")], "root_path": "/sub/"}
+    )
     for host in (b"", b'a"><script>', b"a b", b"a/b"):
         assert link_card({"headers": [(b"host", host)]}) == b""
     assert own_files()["link_card.png"].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"

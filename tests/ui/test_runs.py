@@ -1,4 +1,5 @@
 """A run's three listeners, in the orders that a browser can bring about."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +28,9 @@ def hands():
 
 
 def begin(hands, chat, prompt="tell of the fox", predicted=""):
-    return asyncio.run(hands.begin(prompt, '["chain"]', {}, 0, 1, 9, 0, 1, 1, "", "", "", predicted, None, None, chat, ME))
+    return asyncio.run(
+        hands.begin(prompt, '["chain"]', {}, 0, 1, 9, 0, 1, 1, "", "", "", predicted, None, None, chat, ME)
+    )
 
 
 def watch(hands, frames=None):
@@ -62,7 +65,12 @@ def test_a_run_is_begun_watched_and_settled(hands):
     assert frames and all(set(update) == {"board", "stop"} for update in frames)
     told = hands.finish(chat, "", ME)
     assert [turn.question for turn in chat.turns] == ["tell of the fox"] and chat.frame > 1
-    assert set(told) <= set(FINISH_OUTPUTS) and told["run"].interactive and not told["stop"].interactive and not hands.live
+    assert (
+        set(told) <= set(FINISH_OUTPUTS)
+        and told["run"].interactive
+        and not told["stop"].interactive
+        and not hands.live
+    )
 
 
 def test_two_presses_are_one_run(hands):
@@ -75,20 +83,25 @@ def test_two_presses_are_one_run(hands):
 
 
 def test_a_press_before_the_last_run_was_settled_follows_it(hands):
-    """Its answer is part of the conversation, and no frame of the new run has a number that the page has seen: it would wait for a
-    board that never changes."""
+    """Its answer is part of the conversation, and no frame of the new run has a number that the page has
+    seen: it would wait for a board that never changes."""
     chat = Chat()
     begin(hands, chat)
     seen = json.loads(watch(hands)[-1]["board"].splitlines()[-1])["s"]
     begin(hands, chat, "and the owl")
     assert hands.finish(chat, "", ME) == {"run": gr.skip()}, "the first one's settling, late"
     assert json.loads(watch(hands)[0]["board"].splitlines()[-1])["s"] > seen
-    assert hands.finish(chat, "", ME) and [turn.question for turn in chat.turns] == ["tell of the fox", "and the owl"]
+    assert hands.finish(chat, "", ME) and [turn.question for turn in chat.turns] == [
+        "tell of the fox",
+        "and the owl",
+    ]
     begin(hands, chat)
     watch(hands)
     assert "size.text" in codes(notice(begin(hands, chat, "x" * 5000)), TEXTS)
     hands.finish(chat, "", ME)
-    assert [turn.question for turn in chat.turns] == ["tell of the fox", "and the owl", "tell of the fox"], "a refused press keeps it once"
+    assert [turn.question for turn in chat.turns] == ["tell of the fox", "and the owl", "tell of the fox"], (
+        "a refused press keeps it once"
+    )
 
 
 def test_a_run_that_nobody_came_to_watch_is_in_nobodys_way(hands):
@@ -96,7 +109,11 @@ def test_a_run_that_nobody_came_to_watch_is_in_nobodys_way(hands):
     begin(hands, chat)
     first = hands.live["me"]
     assert "conversation" in begin(hands, chat, "and the owl") and hands.live["me"] is not first
-    assert watch(hands) and hands.finish(chat, "", ME) and [turn.question for turn in chat.turns] == ["and the owl"]
+    assert (
+        watch(hands)
+        and hands.finish(chat, "", ME)
+        and [turn.question for turn in chat.turns] == ["and the owl"]
+    )
 
 
 def test_a_reader_who_leaves_ends_the_run_and_may_begin_another(hands):

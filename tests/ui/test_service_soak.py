@@ -1,9 +1,11 @@
-"""What a hostile visitor costs the service, in figures: oversized requests, answers that nobody reads, one address against the others.
+"""What a hostile visitor costs the service, in figures: oversized requests, answers that nobody reads, one
+address against the others.
 
     SPECVIZ_TEST_SOAK=1 python -m pytest tests/ui/test_service_soak.py -s
 
 ``make test`` has the rules themselves (test_http_guard.py, test_limits.py).
 """
+
 from __future__ import annotations
 
 import json
@@ -48,7 +50,8 @@ def test_a_hundred_thousand_of_anything_costs_little(proxied):
 
 
 def test_answers_that_nobody_reads(proxied, monkeypatch):
-    """Twice as many addresses as one, each in turn: what is kept is thrown away, and its memory used again."""
+    """Twice as many addresses as one, each in turn: what is kept is thrown away, and its memory used
+    again."""
     grown = []
     for part in range(3):
         monkeypatch.setattr(address_budget, "PATIENCE", 600.0)
@@ -61,7 +64,10 @@ def test_answers_that_nobody_reads(proxied, monkeypatch):
         time.sleep(4)
         left = len(proxied.demo._queue.pending_messages_per_session)
         grown.append(memory() - before)
-        print(f"\n200 unread answers: {dict(statuses)}, {kept} kept, {left} after the patience, {grown[-1]:+.1f} MB", end="")
+        print(
+            f"\n200 unread answers: {dict(statuses)}, {kept} kept, {left} after the patience, {grown[-1]:+.1f} MB",
+            end="",
+        )
         assert statuses[429] and left == 0 and set(statuses) == {200, 429}
     assert max(grown[1:]) < 0.02 * memory()  # what came with the first is not repeated
 
@@ -79,7 +85,11 @@ def test_one_address_in_a_loop_and_twenty_five_honest_ones(proxied):
     honest = Counter()
     for i in range(25):
         status, said = call(proxied, "run", RUN, f"10.6.0.{i}")
-        answer = get(f"{proxied.url}gradio_api/call/run/{json.loads(said)['event_id']}")[1] if status == 200 else ""
+        answer = (
+            get(f"{proxied.url}gradio_api/call/run/{json.loads(said)['event_id']}")[1]
+            if status == 200
+            else ""
+        )
         honest["served" if '"state":"done"' in answer.replace('\\"', '"') else f"{status}, not served"] += 1
     over.set()
     for one in threads:

@@ -1,4 +1,5 @@
 """Frames, the run's thread, the conversation, and the cards: without a browser."""
+
 from __future__ import annotations
 
 import asyncio
@@ -53,7 +54,7 @@ def test_the_frames_carry_every_record_once_and_the_last_one_all():
     assert frames[-1]["snap"] and frames[-1]["status"]["state"] == "done"
     assert [bool(f.get("new")) for f in frames].count(True) == 1
     first = next(f for f in frames if f.get("new"))
-    assert first["e"] and all(not f["e"] for f in frames[:frames.index(first)])
+    assert first["e"] and all(not f["e"] for f in frames[: frames.index(first)])
 
 
 def test_the_window_is_short_and_ends_with_the_newest_frame():
@@ -86,8 +87,15 @@ def test_stop_ends_within_a_round_and_keeps_what_was_said():
     assert {r["finish"] for r in frames[-1]["e"] if r["type"] == "done"} == {"stopped"}
 
 
-@pytest.mark.parametrize("fault, state, says", [("crash", "error", "RuntimeError"), ("lane", "done", "Draft chain failed"),
-                                                ("nan", "error", "not finite"), ("oom", "error", "memory")])
+@pytest.mark.parametrize(
+    "fault, state, says",
+    [
+        ("crash", "error", "RuntimeError"),
+        ("lane", "done", "Draft chain failed"),
+        ("nan", "error", "not finite"),
+        ("oom", "error", "memory"),
+    ],
+)
 def test_a_fault_is_a_sentence_and_gives_the_place_back(fault, state, says):
     backend, line = FakeBackend(), RunQueue()
     backend.fault = fault
@@ -133,8 +141,10 @@ def test_the_conversation_has_the_words_and_the_colours_of_the_trace():
     assert {v for _, v in turn.answers[0].pieces} == {"accepted", "correction", "bonus"}
     assert {v for _, v in turn.answers[1].pieces} == {"plain"}
     turn.chosen = 1
-    assert chat.messages() == [{"role": "user", "content": "tell of the fox"},
-                               {"role": "assistant", "content": turn.answers[1].text}]
+    assert chat.messages() == [
+        {"role": "user", "content": "tell of the fox"},
+        {"role": "assistant", "content": turn.answers[1].text},
+    ]
     assert chat.add("nothing", []) is None and len(chat.turns) == 1
 
 
@@ -144,8 +154,14 @@ def test_a_character_spread_over_tokens_is_whole_again():
     records = [
         {"type": "header", "lane": 0, "method": {"key": "chain", "title": "Draft chain"}},
         row | {"type": "commit", "path": [0], "tail": {"tok": 2, "why": "bonus"}},
-        row | {"type": "text", "pieces": [{"tok": 1, "b": b64encode(raw[:2]).decode(), "span": [0, 2]},
-                                          {"tok": 2, "b": b64encode(raw[2:]).decode(), "span": [2, 4]}]},
+        row
+        | {
+            "type": "text",
+            "pieces": [
+                {"tok": 1, "b": b64encode(raw[:2]).decode(), "span": [0, 2]},
+                {"tok": 2, "b": b64encode(raw[2:]).decode(), "span": [2, 4]},
+            ],
+        },
     ]
     (said_,) = lane_answers(records)
     assert said_.text == "\U0001f98a" and said_.pieces == (("\U0001f98a", "bonus"),)
@@ -156,7 +172,9 @@ def test_old_records_are_let_go_and_their_words_kept():
     for i in range(KEPT_RUNS + 2):
         chat.add(f"question {i}", records)
     assert [t.records is None for t in chat.turns] == [True] * 2 + [False] * KEPT_RUNS
-    assert [row["open"] for row in chat.view(3)] == [False, False, True] and all(row["pieces"] for row in chat.view(3))
+    assert [row["open"] for row in chat.view(3)] == [False, False, True] and all(
+        row["pieces"] for row in chat.view(3)
+    )
 
 
 def test_what_is_offered_names_methods_that_exist():
@@ -169,7 +187,9 @@ def test_what_is_offered_names_methods_that_exist():
 def test_a_broken_offer_or_recording_is_an_empty_one(tmp_path):
     broken = tmp_path / "x"
     broken.write_text("{:::")
-    assert start_content(FakeBackend().cards, broken).examples == () and start_content(FakeBackend().cards, broken).chosen == ("chain", "lookup")
+    assert start_content(FakeBackend().cards, broken).examples == () and start_content(
+        FakeBackend().cards, broken
+    ).chosen == ("chain", "lookup")
     assert json.loads(recorded_board(broken))["status"]["state"] == "idle"
     assert json.loads(recorded_board(tmp_path / "nowhere"))["e"] == []
 
@@ -201,7 +221,9 @@ def test_a_lent_accelerator_is_used_by_the_call(monkeypatch):
                 pickle.dumps(given)
                 seconds.append(duration(*given))
                 return work(*given)
+
             return call
+
         return decorate
 
     def play(loaded, ask, limit):
@@ -216,16 +238,24 @@ def test_a_lent_accelerator_is_used_by_the_call(monkeypatch):
     monkeypatch.setitem(sys.modules, "spaces", spaces)
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     monkeypatch.setattr(engine, "run_lanes", play)
-    monkeypatch.setattr(engine.Engine, "load", lambda self, target: self._loaded.setdefault(target, "weights"))
+    monkeypatch.setattr(
+        engine.Engine, "load", lambda self, target: self._loaded.setdefault(target, "weights")
+    )
     mine, cancel = engine.Engine(), threading.Event()
     run = mine.run(ASK, cancel, 60.0)
     assert mine.ready(None) and next(run) == [{"type": "weights", "i": 0}]
     cancel.set()
     assert list(run) == [] and closed == [0] and 10 <= seconds[0] <= 60
 
-    monkeypatch.setattr(engine.lab, "answer", lambda name, payload, loaded, stop: iter([f"{name} on {loaded}, {payload}", stop()]))
+    monkeypatch.setattr(
+        engine.lab,
+        "answer",
+        lambda name, payload, loaded, stop: iter([f"{name} on {loaded}, {payload}", stop()]),
+    )
     asked = list(mine.answer("cost_curve", {"a": 1}, threading.Event(), 60.0))
-    assert asked == ["cost_curve on weights, {'a': 1}", False] and len(seconds) == 2 and seconds[1] < 60  # the Lab borrows it too
+    assert (
+        asked == ["cost_curve on weights, {'a': 1}", False] and len(seconds) == 2 and seconds[1] < 60
+    )  # the Lab borrows it too
 
     def refuse(*given):
         raise engine.lab.LabError("Not on this model.")

@@ -1,4 +1,5 @@
 """FLy: which refusals are forgiven, and that it is the fair test where none are."""
+
 from __future__ import annotations
 
 import math
@@ -18,7 +19,9 @@ SURE = [9.0, 0.0, 0.0, -9.0]
 
 def judged(drafted, rows, unsure=0.5, window=2, temperature=0.0):
     state = State([0], Sampling(temperature), RandomStreams(1))
-    return DeferredAcceptance(unsure, window).verify(DraftTree.chain(drafted), Scores(torch.tensor(rows)), state), state
+    return DeferredAcceptance(unsure, window).verify(
+        DraftTree.chain(drafted), Scores(torch.tensor(rows)), state
+    ), state
 
 
 def test_an_isolated_refusal_of_an_unsure_target_is_forgiven():
@@ -28,13 +31,20 @@ def test_an_isolated_refusal_of_an_unsure_target_is_forgiven():
     assert state.notes == [("drift", {"nats": [pytest.approx(0.1)]})]
 
 
-@pytest.mark.parametrize("drafted, rows, why", [
-    ([1, 0, 0], [SURE, SURE, SURE, SURE], "the target was sure"),
-    ([1, 1, 0], [UNSURE, SURE, SURE, SURE], "the token behind it is wrong, too"),
-    ([1, 0, 0], [[1.0, 0.9, 0.8, *[0.7] * 97], SURE + [-9.0] * 96, SURE + [-9.0] * 96, SURE + [-9.0] * 96], "it wavers between more than a few"),
-    ([1, 0], [UNSURE, SURE, SURE], "there is only one token behind it"),
-    ([1, 0, 0], [[1.0, -math.inf, 0.9, 0.8], SURE, SURE, SURE], "the target cannot write it"),
-])
+@pytest.mark.parametrize(
+    "drafted, rows, why",
+    [
+        ([1, 0, 0], [SURE, SURE, SURE, SURE], "the target was sure"),
+        ([1, 1, 0], [UNSURE, SURE, SURE, SURE], "the token behind it is wrong, too"),
+        (
+            [1, 0, 0],
+            [[1.0, 0.9, 0.8, *[0.7] * 97], SURE + [-9.0] * 96, SURE + [-9.0] * 96, SURE + [-9.0] * 96],
+            "it wavers between more than a few",
+        ),
+        ([1, 0], [UNSURE, SURE, SURE], "there is only one token behind it"),
+        ([1, 0, 0], [[1.0, -math.inf, 0.9, 0.8], SURE, SURE, SURE], "the target cannot write it"),
+    ],
+)
 def test_every_other_refusal_stands(drafted, rows, why):
     verdict, state = judged(drafted, rows)
     assert verdict.path == () and verdict.token == 0 and verdict.kind == "correction" and not state.notes, why
@@ -44,7 +54,9 @@ def test_every_other_refusal_stands(drafted, rows, why):
 def test_doubt_is_what_the_three_best_add_to_the_entropy():
     """As the authors' program has it: where a hundred tokens are alike, three of them say little."""
     assert top_entropy(torch.tensor([2.0, 2.0, 2.0, -50.0, -50.0])) == pytest.approx(math.log(3))
-    assert top_entropy(torch.zeros(100)) == pytest.approx(0.03 * math.log(100)) and top_entropy(torch.zeros(2)) == pytest.approx(math.log(2))
+    assert top_entropy(torch.zeros(100)) == pytest.approx(0.03 * math.log(100)) and top_entropy(
+        torch.zeros(2)
+    ) == pytest.approx(math.log(2))
     assert top_entropy(torch.tensor([50.0, 0.0, 0.0])) < 1e-9
 
 

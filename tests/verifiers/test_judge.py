@@ -1,4 +1,6 @@
-"""A judge that forgives, and rewards that keep steps: what they let pass, that they say so, and where they are exact."""
+"""A judge that forgives, and rewards that keep steps: what they let pass, that they say so, and where they
+are exact."""
+
 from __future__ import annotations
 
 import pytest
@@ -36,15 +38,23 @@ def test_a_refused_token_stands_where_the_judge_finds_it_good():
     assert notes["drift"]["nats"] == pytest.approx([float((P[0] / P[2]).log())], abs=1e-6)
 
 
-@pytest.mark.parametrize("tree", [DraftTree.chain([2, 1], torch.stack([Q, Q])), DraftTree((2, 1, 0), (-1, -1, 0), (-1, -1, -1))])
+@pytest.mark.parametrize(
+    "tree", [DraftTree.chain([2, 1], torch.stack([Q, Q])), DraftTree((2, 1, 0), (-1, -1, 0), (-1, -1, -1))]
+)
 def test_at_a_limit_of_one_it_is_the_fair_test(tree):
     rows = scores(P.repeat(len(tree) + 1, 1), [0.99] * len(tree))
 
     def probs(rule):
-        return probs_of(lambda rng: (lambda v: (*(tree.tokens[i] for i in v.path), v.token))(rule.verify(tree, rows, State([0], Sampling(1.0), rng))))
+        return probs_of(
+            lambda rng: (lambda v: (*(tree.tokens[i] for i in v.path), v.token))(
+                rule.verify(tree, rows, State([0], Sampling(1.0), rng))
+            )
+        )
 
     assert distance(probs(JudgeDecoding(judge, 1.0)), probs(TokenRejection())) < 1e-12
-    assert distance(probs(JudgeDecoding(judge, 0.5)), probs(TokenRejection())) > 0.05, "a judge that likes everything changes the law"
+    assert distance(probs(JudgeDecoding(judge, 0.5)), probs(TokenRejection())) > 0.05, (
+        "a judge that likes everything changes the law"
+    )
 
 
 @pytest.mark.parametrize("coin, reward, kept", [(False, 0.8, 1.0), (False, 0.6, 0.0), (True, 0.6, 0.6)])

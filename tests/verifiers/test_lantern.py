@@ -1,4 +1,6 @@
-"""LANTERN: delta 0 is exact, the authors' residual is not; the total variation it reports is the one that enumeration finds."""
+"""LANTERN: delta 0 is exact, the authors' residual is not; the total variation it reports is the one that
+enumeration finds."""
+
 from __future__ import annotations
 
 import itertools
@@ -20,12 +22,16 @@ CHOSEN = ((("chosen", 1),), (("chosen", 2),))
 
 
 class AllNeighbours(Lantern):
-    """The authors' residual: all k neighbours lose their probability as soon as one of them was within the bound, even if its own
-    probability is zero."""
+    """The authors' residual: all k neighbours lose their probability as soon as one of them was within the
+    bound, even if its own probability is zero."""
 
     def added_neighbours(self, x, p):
         near = self.neighbours[x]
-        return super().added_neighbours(x, p) if float(p[near[0]]) > self.bound(p[x]) else type(super().added_neighbours(x, p))(near, 0.0)
+        return (
+            super().added_neighbours(x, p)
+            if float(p[near[0]]) > self.bound(p[x])
+            else type(super().added_neighbours(x, p))(near, 0.0)
+        )
 
 
 def off(verifier, shape, seed, zeros=2) -> float:
@@ -69,7 +75,8 @@ def test_the_reported_total_variation_is_the_enumerated_one(delta, relative):
 
 
 def test_delta_bounds_what_one_draft_borrows_and_not_the_output():
-    """Drafts of random distributions: the total variation of the output exceeds delta for some, and never that of the draft plus delta."""
+    """Drafts of random distributions: the total variation of the output exceeds delta for some, and never
+    that of the draft plus delta."""
     over, within = 0.0, -1.0
     for seed, delta in itertools.product(range(60), (0.05, 0.2, 0.4)):
         world, verifier = World(VOCAB, seed), Lantern(NEAR, 0, delta)
@@ -96,7 +103,11 @@ def test_greedy_accepts_a_look_alike_whose_neighbourhood_outweighs_the_best():
     from specviz.core import Scores
 
     def kept(delta):
-        return Lantern(NEAR, 0, delta).verify(build.tree(), Scores(logits), State([0], Sampling(0.0), RandomStreams(0))).path
+        return (
+            Lantern(NEAR, 0, delta)
+            .verify(build.tree(), Scores(logits), State([0], Sampling(0.0), RandomStreams(0)))
+            .path
+        )
 
     assert kept(0.0) == () and kept(0.4) == (0,)
 

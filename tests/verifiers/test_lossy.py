@@ -1,4 +1,5 @@
 """Lossy rules: what they accept, how far they stray, and that they say so."""
+
 import math
 
 import pytest
@@ -18,6 +19,7 @@ ONE = Sampling(1.0)
 def one_draw(probs):
     def propose(state):
         return DraftTree.chain([state.rng.pick("draft", probs)], probs[None])
+
     return propose
 
 
@@ -37,7 +39,9 @@ def test_lenience_follows_its_closed_form(lenience):
 
 def test_lenience_of_one_is_exact_and_a_lower_one_accepts_more_and_strays():
     target, draft = table(4, 1), table(4, 2)
-    want, gained, decision_drift = target_probs(target, 4, 1), [], []
+    want = target_probs(target, 4, 1)
+    gained = []
+    decision_drift = []
     for verifier in (TokenRejection(), Lenient(1.0), Lenient(0.6), Lenient(0.3)):
         probs, accepted, _ = round_probs(one_draw(draft([])), verifier, target, 1)
         gained.append(accepted)
@@ -58,19 +62,26 @@ def test_greedy_lenience_compares_with_the_best(lenience, path):
 def test_typical_acceptance_is_a_threshold_that_falls_with_entropy():
     sharp, flat = torch.tensor([0.9, 0.06, 0.04]), torch.full((3,), 1 / 3)
     for probs, x, ok in ((sharp, 0, True), (sharp, 1, False), (flat, 2, True)):
-        verdict = Typical().verify(DraftTree.chain([x]), Scores(probs.log().repeat(2, 1)), State([0], ONE, RandomStreams(0)))
+        verdict = Typical().verify(
+            DraftTree.chain([x]), Scores(probs.log().repeat(2, 1)), State([0], ONE, RandomStreams(0))
+        )
         assert (verdict.path == (0,)) == ok
-    assert Typical(floor=0.05).verify(DraftTree.chain([1]), Scores(sharp.log().repeat(2, 1)), State([0], ONE, RandomStreams(0))).path == (0,)
+    assert Typical(floor=0.05).verify(
+        DraftTree.chain([1]), Scores(sharp.log().repeat(2, 1)), State([0], ONE, RandomStreams(0))
+    ).path == (0,)
 
 
 @pytest.mark.parametrize("probs", [[0.5, 0.3, 0.15, 0.05], [0.9, 0.06, 0.03, 0.01], [0.25, 0.25, 0.25, 0.25]])
 @pytest.mark.parametrize("floor, share", [(0.09, 0.3), (1.0, 0.3), (1.0, 0.9)])
 def test_typical_acceptance_is_its_formula(probs, floor, share):
-    """p(x) > min(floor, share exp(-H)), H in nats; with the floor out of the way it is the entropy that decides."""
+    """p(x) > min(floor, share exp(-H)), H in nats; with the floor out of the way it is the entropy that
+    decides."""
     least = min(floor, share * math.exp(sum(p * math.log(p) for p in probs)))
     for x in range(4):
         scores = Scores(torch.tensor(probs, dtype=torch.float64).log().repeat(2, 1))
-        verdict = Typical(floor, share).verify(DraftTree.chain([x]), scores, State([0], ONE, RandomStreams(0)))
+        verdict = Typical(floor, share).verify(
+            DraftTree.chain([x]), scores, State([0], ONE, RandomStreams(0))
+        )
         assert (verdict.path == (0,)) == (probs[x] > least)
 
 
@@ -80,7 +91,9 @@ def test_typical_acceptance_keeps_the_longest_path_and_of_equals_the_likeliest()
 
     def judged(tokens, parents):
         tree = DraftTree(tokens, parents, (-1,) * len(tokens))
-        verdict = Typical().verify(tree, Scores(probs.log().repeat(1 + len(tree), 1)), State([0], ONE, RandomStreams(0)))
+        verdict = Typical().verify(
+            tree, Scores(probs.log().repeat(1 + len(tree), 1)), State([0], ONE, RandomStreams(0))
+        )
         return verdict.path, [(t.node, t.verdict) for t in verdict.decisions], verdict.kind
 
     assert judged((0, 1, 3, 2), (-1, -1, 0, 1))[0] == (1, 3), "token 0 passes, but nothing below it does"
@@ -91,15 +104,24 @@ def test_typical_acceptance_keeps_the_longest_path_and_of_equals_the_likeliest()
 
 
 def test_a_refusal_by_typical_acceptance_draws_from_the_targets_distribution():
-    """Only where it is asked to: the authors take the argmax, or draw from the tokens that would have passed."""
+    """Only where it is asked to: the authors take the argmax, or draw from the tokens that would have
+    passed."""
     probs = torch.tensor([0.7, 0.26, 0.04], dtype=torch.float64)
     chain, scores = DraftTree.chain([2]), Scores(probs.log().repeat(2, 1))
-    for last, want in (("distribution", {0: 0.7, 1: 0.26, 2: 0.04}), ("typical", {0: 0.7 / 0.96, 1: 0.26 / 0.96}), ("argmax", {0: 1.0})):
-        got = probs_of(lambda rng, rule=Typical(last=last): rule.verify(chain, scores, State([0], ONE, rng)).token)
+    for last, want in (
+        ("distribution", {0: 0.7, 1: 0.26, 2: 0.04}),
+        ("typical", {0: 0.7 / 0.96, 1: 0.26 / 0.96}),
+        ("argmax", {0: 1.0}),
+    ):
+        got = probs_of(
+            lambda rng, rule=Typical(last=last): rule.verify(chain, scores, State([0], ONE, rng)).token
+        )
         probs_after = Typical(last=last).verify(chain, scores, State([0], ONE, RandomStreams(0))).probs
         assert distance(got, want) < 1e-12 and distance(dict(enumerate(probs_after.tolist())), want) < 1e-12
     flat = torch.full((40,), 1 / 40, dtype=torch.float64)
-    assert float(Typical(0.09, 1.0, "typical").after(flat).sum()) == 1, "where no token is likely enough there is still one"
+    assert float(Typical(0.09, 1.0, "typical").after(flat).sum()) == 1, (
+        "where no token is likely enough there is still one"
+    )
 
 
 def test_they_run_and_say_that_they_are_not_exact():

@@ -1,13 +1,34 @@
-"""Several candidates a place: SpecHub, K-SEQ, greedy multi-draft, stochastic beams. Distributions by enumeration, golden numbers."""
+"""Several candidates a place: SpecHub, K-SEQ, greedy multi-draft, stochastic beams. Distributions by
+enumeration, golden numbers."""
+
 import math
 
 import pytest
 import torch
 
-from specviz.core import CHOSEN, IID, Budget, DraftTree, IncompatibleVerifier, RandomStreams, Sampling, Scores, State, TreeBuilder
+from specviz.core import (
+    CHOSEN,
+    IID,
+    Budget,
+    DraftTree,
+    IncompatibleVerifier,
+    RandomStreams,
+    Sampling,
+    Scores,
+    State,
+    TreeBuilder,
+)
 from specviz.drafters.combined.fusion import merge_trees
 from specviz.drafters.model.multi_draft import DraftPaths, StochasticBeam, truncated_gumbel
-from specviz.trees import HUB, drawn_children, full_tree, grow_shape, hub_children, independent_children, top_and_one_children
+from specviz.trees import (
+    HUB,
+    drawn_children,
+    full_tree,
+    grow_shape,
+    hub_children,
+    independent_children,
+    top_and_one_children,
+)
 from specviz.verifiers import KSeq, MultiStep, SpecHub, TokenRejection, Traversal
 from specviz.verifiers.kseq import best_rho
 
@@ -20,34 +41,56 @@ ONE = Sampling(1.0)
 
 def shaped(draft, vocab, widths, children):
     """propose(state): a product tree grown from the distribution ``draft`` after the root."""
+
     def propose(state):
         model = Rows(lambda tokens: draft(tokens[1:]), vocab)
         model.sync(state.tokens)
         return grow_shape(model, full_tree(widths), state, children)
+
     return propose
 
 
 def drafted(drafter, draft, vocab, budget):
     def propose(state):
         return drafter(Rows(lambda tokens: draft(tokens[1:]), vocab)).propose(state, budget)
+
     return propose
 
 
-@pytest.mark.parametrize("children,verifier,vocab,widths", [
-    (hub_children, SpecHub(), 4, (2, 2)), (hub_children, SpecHub(), 6, (2,)), (top_and_one_children, TokenRejection(), 4, (2, 2)),
-    (top_and_one_children, TokenRejection(), 5, (4,)), (top_and_one_children, Traversal(), 4, (2, 2)),
-    (independent_children, TokenRejection(), 3, (2, 1)), (independent_children, KSeq(), 4, (3,)),
-    (independent_children, KSeq(), 3, (2, 1)), (drawn_children, Traversal(), 3, (2, 1))])
+@pytest.mark.parametrize(
+    "children,verifier,vocab,widths",
+    [
+        (hub_children, SpecHub(), 4, (2, 2)),
+        (hub_children, SpecHub(), 6, (2,)),
+        (top_and_one_children, TokenRejection(), 4, (2, 2)),
+        (top_and_one_children, TokenRejection(), 5, (4,)),
+        (top_and_one_children, Traversal(), 4, (2, 2)),
+        (independent_children, TokenRejection(), 3, (2, 1)),
+        (independent_children, KSeq(), 4, (3,)),
+        (independent_children, KSeq(), 3, (2, 1)),
+        (drawn_children, Traversal(), 3, (2, 1)),
+    ],
+)
 @pytest.mark.parametrize("seed", [0, pytest.param(5, marks=pytest.mark.thorough)])
 def test_the_output_distribution_is_the_targets(children, verifier, vocab, widths, seed):
-    target, draft, depth = table(vocab, seed + 1), table(vocab, seed + 2), len(widths) + 1
+    target = table(vocab, seed + 1)
+    draft = table(vocab, seed + 2)
+    depth = len(widths) + 1
     probs, _, _ = round_probs(shaped(draft, vocab, widths, children), verifier, target, depth)
     assert distance(probs, target_probs(target, vocab, depth)) < 1e-12
 
 
-@pytest.mark.parametrize("children,verifier,k,want", [
-    (hub_children, SpecHub(), 2, 0.9), (top_and_one_children, TokenRejection(), 2, 0.9), (top_and_one_children, TokenRejection(), 3, 1),
-    (independent_children, KSeq(), 2, 0.791355), (independent_children, KSeq(), 3, 0.858519), (hub_children, SpecHub(), 1, 0.7)])
+@pytest.mark.parametrize(
+    "children,verifier,k,want",
+    [
+        (hub_children, SpecHub(), 2, 0.9),
+        (top_and_one_children, TokenRejection(), 2, 0.9),
+        (top_and_one_children, TokenRejection(), 3, 1),
+        (independent_children, KSeq(), 2, 0.791355),
+        (independent_children, KSeq(), 3, 0.858519),
+        (hub_children, SpecHub(), 1, 0.7),
+    ],
+)
 def test_golden_acceptance_at_one_node(children, verifier, k, want):
     """p = (.5, .3, .2), q = (.2, .3, .5)."""
     _, _, first = round_probs(shaped(lambda c: Q, 3, (k,), children), verifier, lambda c: P, 1)
@@ -75,16 +118,24 @@ def test_kseq_never_accepts_more_than_the_best_transport_and_not_much_less(seed)
 
 def test_spectr_twins_are_walked_together():
     target, draft = table(3, 1), table(3, 2)
-    probs, accepted, _ = round_probs(drafted(DraftPaths, draft, 3, Budget(gamma=2, width=2)), KSeq(), target, 3)
+    probs, accepted, _ = round_probs(
+        drafted(DraftPaths, draft, 3, Budget(gamma=2, width=2)), KSeq(), target, 3
+    )
     assert distance(probs, target_probs(target, 3, 3)) < 1e-12
     _, alone, _ = round_probs(drafted(DraftPaths, draft, 3, Budget(gamma=2, width=1)), KSeq(), target, 3)
     assert accepted > alone + 0.01
     # both drafts begin with 1; the second one carries on where the first is refused
     rows = torch.tensor([[0.0, 1, 0], [0, 0, 1], [0, 0, 1], [1, 0, 0], [1, 0, 0]], dtype=torch.float64)
-    tree = DraftTree((1, 1, 0, 2), (-1, -1, 0, 1), (0, 0, 1, 2), torch.full((3, 3), 1 / 3, dtype=torch.float64), (IID,) * 3)
+    tree = DraftTree(
+        (1, 1, 0, 2), (-1, -1, 0, 1), (0, 0, 1, 2), torch.full((3, 3), 1 / 3, dtype=torch.float64), (IID,) * 3
+    )
     verdict = KSeq().verify(tree, Scores((rows + 1e-300).log()), State([0], ONE, RandomStreams(0)))
     assert [tree.tokens[i] for i in verdict.path] == [1, 2] and verdict.path == (1, 3)
-    assert [(t.node, t.verdict) for t in verdict.decisions] == [(1, "accepted"), (2, "rejected"), (3, "accepted")]
+    assert [(t.node, t.verdict) for t in verdict.decisions] == [
+        (1, "accepted"),
+        (2, "rejected"),
+        (3, "accepted"),
+    ]
 
 
 def test_spectr_drafts_once_when_greedy_and_follows_its_distributions():
@@ -97,11 +148,17 @@ def test_spectr_drafts_once_when_greedy_and_follows_its_distributions():
         assert torch.allclose(tree.draft_probs(i), draft([tree.tokens[j] for j in tree.path(i)[:-1]]))
 
 
-@pytest.mark.parametrize("make", [
-    lambda model, state: DraftPaths(model).propose(state, Budget(gamma=3, width=8)),
-    lambda model, state: grow_shape(model, full_tree((8, 1, 1)), state, independent_children)], ids=["paths", "a shape"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda model, state: DraftPaths(model).propose(state, Budget(gamma=3, width=8)),
+        lambda model, state: grow_shape(model, full_tree((8, 1, 1)), state, independent_children),
+    ],
+    ids=["paths", "a shape"],
+)
 def test_what_stands_below_twins_is_of_one_draw_however_rows_are_rounded(make):
-    """The rows of a batch differ in their last digits; a third of the places was judged as draws from several distributions because of that."""
+    """The rows of a batch differ in their last digits; a third of the places was judged as draws from
+    several distributions because of that."""
     draft, count = table(3, 2), [0]
 
     def probs(tokens):
@@ -122,7 +179,8 @@ def test_what_stands_below_twins_is_of_one_draw_however_rows_are_rounded(make):
 
 
 def test_equal_siblings_are_one_place_to_multi_step_sampling():
-    """Two draws of the same token: once one is accepted, the text goes on below both; without merging the second's line is lost."""
+    """Two draws of the same token: once one is accepted, the text goes on below both; without merging the
+    second's line is lost."""
     target, draft = table(3, 1), table(3, 2)
     propose = shaped(draft, 3, (2, 1), independent_children)
     probs, merged, _ = round_probs(propose, MultiStep(), target, 3)
@@ -136,7 +194,9 @@ def test_trees_of_several_draft_models_are_judged_as_one(seed):
     target, models = table(2, seed + 1), [table(2, seed + 2), table(2, seed + 3)]
 
     def propose(state, count):
-        return merge_trees([shaped(draft, 2, (1, 1), independent_children)(state) for draft in models[:count]])
+        return merge_trees(
+            [shaped(draft, 2, (1, 1), independent_children)(state) for draft in models[:count]]
+        )
 
     probs, both, _ = round_probs(lambda state: propose(state, 2), MultiStep(), target, 3)
     assert distance(probs, target_probs(target, 2, 3)) < 1e-12
@@ -166,7 +226,9 @@ def test_what_the_rules_cannot_judge_is_refused():
 
 
 def test_kseq_judges_draws_of_several_distributions_one_after_the_other():
-    target, draft, other = table(4, 1), table(4, 2), table(4, 3)
+    target = table(4, 1)
+    draft = table(4, 2)
+    other = table(4, 3)
 
     def propose(state):
         build = TreeBuilder()
@@ -190,7 +252,9 @@ def test_chosen_children_are_judged_by_token_rejection(verifier):
 
     probs, _, first = round_probs(propose, verifier, target, 3)
     assert propose(None).label(0) == CHOSEN
-    assert distance(probs, target_probs(target, 4, 3)) < 1e-12 and first == pytest.approx(float(target([])[[2, 1]].sum()))
+    assert distance(probs, target_probs(target, 4, 3)) < 1e-12 and first == pytest.approx(
+        float(target([])[[2, 1]].sum())
+    )
 
 
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])
@@ -198,12 +262,15 @@ def test_chosen_children_are_judged_by_token_rejection(verifier):
 def test_stochastic_beams_keep_the_distribution_whatever_the_lottery_says(verifier, seed):
     """The bulk uniforms are fixed by the seed; the distribution must be right for each."""
     target, draft = table(3, 1), table(3, 2)
-    probs, _, _ = round_probs(drafted(StochasticBeam, draft, 3, Budget(gamma=2, width=2)), verifier, target, 3, seed)
+    probs, _, _ = round_probs(
+        drafted(StochasticBeam, draft, 3, Budget(gamma=2, width=2)), verifier, target, 3, seed
+    )
     assert distance(probs, target_probs(target, 3, 3)) < 1e-12
 
 
 def test_stochastic_beams_are_draws_without_replacement_of_whole_sequences():
-    """Two levels over two tokens with a beam of two: level two holds two of the four sequences, best first."""
+    """Two levels over two tokens with a beam of two: level two holds two of the four sequences, best
+    first."""
     draft = table(2, 7)
     joint = dict(target_probs(draft, 2, 2))
     want = {(a, b): joint[a] * joint[b] / (1 - joint[a]) for a in joint for b in joint if a != b}
@@ -211,13 +278,16 @@ def test_stochastic_beams_are_draws_without_replacement_of_whole_sequences():
     propose = drafted(StochasticBeam, draft, 2, Budget(gamma=2, width=2))
     for seed in range(runs):
         tree = propose(State([0], ONE, RandomStreams(seed)))
-        deep = tuple(tuple(tree.tokens[j] for j in tree.path(i)) for i in range(len(tree)) if tree.depths[i] == 2)
+        deep = tuple(
+            tuple(tree.tokens[j] for j in tree.path(i)) for i in range(len(tree)) if tree.depths[i] == 2
+        )
         got[deep] = got.get(deep, 0) + 1 / runs
     assert distance(got, want) < 0.05
 
 
 def test_a_later_sibling_has_a_gumbel_of_what_is_left_of_its_sequence():
-    """Two sequences go on, each with its own probability; the values the lottery compares are those of whole sequences."""
+    """Two sequences go on, each with its own probability; the values the lottery compares are those of
+    whole sequences."""
     rows = torch.stack([table(4, 1)([]), table(4, 2)([])]).log()
     for seed in range(5):
         build, beam = TreeBuilder(), [(0, -0.4, 0.7), (1, -3.0, 0.1)]
@@ -225,22 +295,34 @@ def test_a_later_sibling_has_a_gumbel_of_what_is_left_of_its_sequence():
             build.add(node, -1)
         uniforms = RandomStreams(seed)
         out = StochasticBeam._drawn(build, beam, rows, 6, State([0], ONE, RandomStreams(seed)))
-        want, left, value = [], rows.exp(), [0.7, 0.1]
+        want = []
+        left = rows.exp()
+        value = [0.7, 0.1]
         for node, _, _ in out:
             parent = build.parents[node]
             want.append(max(value))
             assert value[parent] == max(value), "the greatest value goes first"
             left[parent, build.tokens[node]] = 0
             uniforms.pick("draft", rows[0].exp())
-            u, mass = 1 - float(uniforms.uniform_tensor("draft", (1,))) if left[parent].sum() > 0 else 1.0, float(left[parent].sum())
-            value[parent] = truncated_gumbel(beam[parent][1] + math.log(mass), value[parent], u) if mass > 0 else -math.inf
+            u, mass = (
+                1 - float(uniforms.uniform_tensor("draft", (1,))) if left[parent].sum() > 0 else 1.0,
+                float(left[parent].sum()),
+            )
+            value[parent] = (
+                truncated_gumbel(beam[parent][1] + math.log(mass), value[parent], u)
+                if mass > 0
+                else -math.inf
+            )
         assert [g for _, _, g in out] == pytest.approx(want)
         assert [logprob for _, logprob, _ in out] == pytest.approx(
-            [beam[build.parents[n]][1] + float(rows[build.parents[n], build.tokens[n]]) for n, _, _ in out])
+            [beam[build.parents[n]][1] + float(rows[build.parents[n], build.tokens[n]]) for n, _, _ in out]
+        )
 
 
 def test_stochastic_beams_have_the_width_they_are_given():
-    tree = drafted(StochasticBeam, table(6, 4), 6, Budget(gamma=3, width=4))(State([0], ONE, RandomStreams(3)))
+    tree = drafted(StochasticBeam, table(6, 4), 6, Budget(gamma=3, width=4))(
+        State([0], ONE, RandomStreams(3))
+    )
     assert [tree.depths.count(d) for d in (1, 2, 3)] == [4, 4, 4]
     greedy = drafted(StochasticBeam, table(6, 4), 6, Budget(gamma=2, width=3))(State([0]))
     joint = target_probs(table(6, 4), 6, 1)

@@ -1,4 +1,6 @@
-"""Token rejection precomputed on a device equals the walk on the host: same verdicts from the same uniforms, on trees of all kinds."""
+"""Token rejection precomputed on a device equals the walk on the host: same verdicts from the same
+uniforms, on trees of all kinds."""
+
 from __future__ import annotations
 
 import random
@@ -23,10 +25,16 @@ def grown(rng, state):
 
 
 def below(build, tip, rng, state):
-    probs, kind, made = torch.rand(VOCAB).softmax(-1), rng.choice((IID, WITHOUT_REPLACEMENT, CHOSEN)), []
+    probs = torch.rand(VOCAB).softmax(-1)
+    kind = rng.choice((IID, WITHOUT_REPLACEMENT, CHOSEN))
+    made = []
     if kind != CHOSEN:
         draw, count = build.begin(probs, kind), rng.randrange(1, 4)
-        tokens = sample_without_replacement(probs, count, state) if kind == WITHOUT_REPLACEMENT else [state.rng.pick("draft", probs) for _ in range(count)]
+        tokens = (
+            sample_without_replacement(probs, count, state)
+            if kind == WITHOUT_REPLACEMENT
+            else [state.rng.pick("draft", probs) for _ in range(count)]
+        )
         made = [build.add(token, tip, draw) for token in tokens]
     chosen = {build.tokens[node] for node in made}
     return made + [build.add(token, tip) for token in rng.sample(range(VOCAB), 2) if token not in chosen]
@@ -41,9 +49,14 @@ def test_a_walk_over_what_was_foreseen_is_the_walk(seed):
     scores = Scores(torch.randn(len(tree) + 1, VOCAB) * 2)
     precomputed = rule.precompute(tree, scores, theirs)
     precomputed.values = precomputed.asked.tolist()
-    want, got = rule.verify(tree, scores, ours), rule.verify(tree, replace(scores, precomputed=precomputed), theirs)
+    want, got = (
+        rule.verify(tree, scores, ours),
+        rule.verify(tree, replace(scores, precomputed=precomputed), theirs),
+    )
     assert (want.path, want.token, want.kind) == (got.path, got.token, got.kind)
-    assert [(t.node, t.rule, t.verdict, t.draw) for t in want.decisions] == [(t.node, t.rule, t.verdict, t.draw) for t in got.decisions]
+    assert [(t.node, t.rule, t.verdict, t.draw) for t in want.decisions] == [
+        (t.node, t.rule, t.verdict, t.draw) for t in got.decisions
+    ]
     for a, b in zip(want.decisions, got.decisions):
         assert a.accept == pytest.approx(b.accept, abs=1e-6) and torch.allclose(a.probs, b.probs, atol=1e-6)
         assert a.residual is b.residual is None or torch.allclose(a.residual, b.residual, atol=1e-6)

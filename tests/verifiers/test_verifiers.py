@@ -1,4 +1,6 @@
-"""Verifiers alone: exact distribution by enumeration, golden numbers of the literature, and what they refuse."""
+"""Verifiers alone: exact distribution by enumeration, golden numbers of the literature, and what they
+refuse."""
+
 import pytest
 import torch
 
@@ -39,23 +41,38 @@ def draw_tree(probs, widths, how, state):
                 tokens, draw = row.topk(width).indices.tolist(), -1
             else:
                 draw = build.begin(row, how)
-                tokens = sample_without_replacement(row, width, state) if how == WITHOUT_REPLACEMENT else [
-                    state.rng.pick("draft", row) for _ in range(width)]
+                tokens = (
+                    sample_without_replacement(row, width, state)
+                    if how == WITHOUT_REPLACEMENT
+                    else [state.rng.pick("draft", row) for _ in range(width)]
+                )
             below += [build.add(x, parent, draw) for x in tokens]
         level = below
     return build.tree()
 
 
 def output_probs(verifier, target, draft, widths, how, depth):
-    probs, accepted, _ = round_probs(lambda state: draw_tree(draft, widths, how, state), verifier, target, depth)
+    probs, accepted, _ = round_probs(
+        lambda state: draw_tree(draft, widths, how, state), verifier, target, depth
+    )
     return probs, accepted
 
 
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])
-@pytest.mark.parametrize("vocab,widths,how", [
-    (6, (1, 1), IID), (3, (2, 1), IID), (3, (2, 2), WITHOUT_REPLACEMENT), (4, (3,), WITHOUT_REPLACEMENT), (4, (2, 2), CHOSEN)])
+@pytest.mark.parametrize(
+    "vocab,widths,how",
+    [
+        (6, (1, 1), IID),
+        (3, (2, 1), IID),
+        (3, (2, 2), WITHOUT_REPLACEMENT),
+        (4, (3,), WITHOUT_REPLACEMENT),
+        (4, (2, 2), CHOSEN),
+    ],
+)
 def test_the_output_distribution_is_the_targets(verifier, vocab, widths, how):
-    target, draft, depth = table(vocab, 1), table(vocab, 2), len(widths) + 1
+    target = table(vocab, 1)
+    draft = table(vocab, 2)
+    depth = len(widths) + 1
     got, _ = output_probs(verifier, target, draft, widths, how, depth)
     assert distance(got, target_probs(target, vocab, depth)) < 1e-12
 
@@ -120,7 +137,9 @@ def formula(distributions, tokens, rows):
 @pytest.mark.parametrize("seed", range(5))
 def test_block_accepts_with_the_papers_chances(seed):
     source = torch.Generator().manual_seed(seed)
-    distributions, rows = ((2 * torch.randn(n, 5, generator=source, dtype=torch.float64)).softmax(-1) for n in (4, 5))
+    distributions, rows = (
+        (2 * torch.randn(n, 5, generator=source, dtype=torch.float64)).softmax(-1) for n in (4, 5)
+    )
     tokens = torch.multinomial(distributions, 1, generator=source)[:, 0].tolist()
     chain, scores = DraftTree.chain(tokens, distributions), Scores(rows.log())
     got = probs_of(lambda rng: len(BlockVerification().verify(chain, scores, State([0], ONE, rng)).path))
@@ -136,7 +155,9 @@ def test_block_refuses_trees_and_draws_without_replacement():
     BlockVerification().check(DraftTree.chain([1, 2]))
 
 
-@pytest.mark.parametrize("verifier", [TokenRejection(), Traversal(), BlockVerification()], ids=["token", "traversal", "block"])
+@pytest.mark.parametrize(
+    "verifier", [TokenRejection(), Traversal(), BlockVerification()], ids=["token", "traversal", "block"]
+)
 def test_at_temperature_zero_the_path_is_the_targets_own(verifier):
     logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
     distributions = torch.tensor([[0.2, 0.5, 0.3]] * 3)
@@ -144,13 +165,19 @@ def test_at_temperature_zero_the_path_is_the_targets_own(verifier):
         verdict = verifier.verify(tree, Scores(logits), State([0], Sampling(), RandomStreams(0)))
         assert (verdict.path, verdict.token, verdict.kind) == ((0, 1), 2, "correction")
         assert [t.verdict for t in verdict.decisions] == ["accepted", "accepted", "rejected"]
-        assert all(t.draw is None or (t.draw < t.accept) == (t.verdict == "accepted") for t in verdict.decisions)
+        assert all(
+            t.draw is None or (t.draw < t.accept) == (t.verdict == "accepted") for t in verdict.decisions
+        )
         assert verdict.probs.tolist() == [0, 0, 1]
 
 
-@pytest.mark.parametrize("verifier", [TokenRejection(), Traversal(), BlockVerification()], ids=["token", "traversal", "block"])
+@pytest.mark.parametrize(
+    "verifier", [TokenRejection(), Traversal(), BlockVerification()], ids=["token", "traversal", "block"]
+)
 def test_a_verdict_can_be_recomputed_from_its_trials(verifier):
-    target, other, kinds = table(5, 4), table(5, 5), set()
+    target = table(5, 4)
+    other = table(5, 5)
+    kinds = set()
 
     def draft(tokens):
         return (target(tokens) + other(tokens)) / 2
@@ -169,5 +196,7 @@ def test_a_verdict_can_be_recomputed_from_its_trials(verifier):
 
 @pytest.mark.parametrize("verifier", [TokenRejection(), Traversal()], ids=["token", "traversal"])
 def test_no_draft_is_plain_decoding(verifier):
-    got = probs_of(lambda rng: verifier.verify(DraftTree(), Scores(P.log()[None]), State([0], ONE, rng)).token)
+    got = probs_of(
+        lambda rng: verifier.verify(DraftTree(), Scores(P.log()[None]), State([0], ONE, rng)).token
+    )
     assert distance(got, dict(enumerate(P.tolist()))) < 1e-12

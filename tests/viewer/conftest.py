@@ -18,22 +18,36 @@ addEventListener("securitypolicyviolation", (e) => globalThis.ran.push("policy "
 
 
 class Driver:
-    """`drive(use, ...)` opens a fresh page, hands it to `use` in the browser's thread, and fails on any console error,
-    page error, or request to anything but the page itself."""
+    """`drive(use, ...)` opens a fresh page, hands it to `use` in the browser's thread, and fails on any
+    console error, page error, or request to anything but the page itself."""
 
     def __init__(self, browser) -> None:
         self._browser = browser
 
-    def __call__(self, use, *, html: Path | None = None, size=(1400, 1000), limit: float = 2 * PATIENCE, **context):
+    def __call__(
+        self, use, *, html: Path | None = None, size=(1400, 1000), limit: float = 2 * PATIENCE, **context
+    ):
         return POOL.submit(self._run, use, html, size, context).result(timeout=limit)
 
     def _run(self, use, html, size, context):
         with self._browser.new_context(viewport={"width": size[0], "height": size[1]}, **context) as ctx:
             page, seen = ctx.new_page(), []
             page.set_default_timeout(1000 * PATIENCE)
-            page.on("console", lambda m: seen.append(f"console {m.type}: {m.text}") if m.type in ("error", "warning") else None)
+            page.on(
+                "console",
+                lambda m: (
+                    seen.append(f"console {m.type}: {m.text}") if m.type in ("error", "warning") else None
+                ),
+            )
             page.on("pageerror", lambda e: seen.append(f"page error: {e}"))
-            page.on("request", lambda r: seen.append(f"request: {r.url}") if not r.url.startswith(("file:", "about:", "data:")) else None)
+            page.on(
+                "request",
+                lambda r: (
+                    seen.append(f"request: {r.url}")
+                    if not r.url.startswith(("file:", "about:", "data:"))
+                    else None
+                ),
+            )
             page.on("dialog", lambda d: (seen.append(f"dialog: {d.message}"), d.dismiss()))
             page.add_init_script(GUARD)
             if html:

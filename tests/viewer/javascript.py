@@ -1,6 +1,8 @@
-"""Cases in JavaScript that need no page: `node --test` where there is a node, else a bare page of the tests' browser.
+"""Cases in JavaScript that need no page: `node --test` where there is a node, else a bare page of the
+tests' browser.
 
-A file of cases adds to `SPECVIZ_CASES` (name -> function of SpecViz and the fixture, which throws when it does not hold).
+A file of cases adds to `SPECVIZ_CASES` (name -> function of SpecViz and the fixture, which throws when it
+does not hold).
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def in_node(files: list[Path], fixture: dict, tmp_path: Path) -> None:
     data = tmp_path / "fixture.json"
     data.write_text(json.dumps(fixture), encoding="utf-8")
     env = {**os.environ, "SPECVIZ_FIXTURE": str(data), "SPECVIZ_FILES": json.dumps([str(f) for f in files])}
-    done = subprocess.run([NODE, "--test", str(HERE / "pure.test.cjs")], env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [NODE, "--test", str(HERE / "pure.test.cjs")], env=env, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "# skipped 0" in done.stdout and "# pass 0" not in done.stdout
 

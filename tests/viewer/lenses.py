@@ -16,7 +16,10 @@ def lensed(records: list[dict], lane: int, data: dict[str, dict] = LENSES, every
             continue
         new = [r]
         if r["type"] == "text" and r["round"] % every == 0:
-            new += [{"type": "lens", "lane": lane, "round": r["round"], "kind": kind, "data": d} for kind, d in data.items()]
+            new += [
+                {"type": "lens", "lane": lane, "round": r["round"], "kind": kind, "data": d}
+                for kind, d in data.items()
+            ]
         for one in new:
             seq += 1
             out.append({**one, "seq": seq})

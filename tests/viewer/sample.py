@@ -1,7 +1,9 @@
-"""Hand-made traces for the viewer's tests: deterministic, consistent (every verdict follows from p, q and u), no model.
+"""Hand-made traces for the viewer's tests: deterministic, consistent (every verdict follows from p, q and
+u), no model.
 
-`trace(method, ...)` gives one lane's records as docs/TRACE.md has them; `race(...)` several lanes on one text; `frames(...)`
-cuts records into live frames. The texts hold what breaks viewers: characters split over tokens, right-to-left text, markup.
+`trace(method, ...)` gives one lane's records as docs/TRACE.md has them; `race(...)` several lanes on one
+text; `frames(...)` cuts records into live frames. The texts hold what breaks viewers: characters split over
+tokens, right-to-left text, markup.
 """
 
 from __future__ import annotations
@@ -17,13 +19,32 @@ STORY = (
     " Near sunset the path through the air is longer, so the blue is lost and orange and red remain.\n\n"
     "The same effect makes distant hills look hazy and pale, and it turns the shadow of the earth a soft violet at dusk."
 )
-UNICODE = "Emoji \U0001f469\u200d\U0001f680 and \U0001f44d\U0001f3fd, Arabic \u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645, \u4e2d\u6587\u5b57\u7b26 and \u65e5\u672c\u8a9e, caf\u00e9 na\u00efve.\tTab," + " " * 40 + "forty spaces."
+UNICODE = (
+    "Emoji \U0001f469\u200d\U0001f680 and \U0001f44d\U0001f3fd, Arabic \u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645, \u4e2d\u6587\u5b57\u7b26 and \u65e5\u672c\u8a9e, caf\u00e9 na\u00efve.\tTab,"
+    + " " * 40
+    + "forty spaces."
+)
 HOSTILE = (
     "<img src=x onerror=alert(1)> ${alert(1)} {{7*7}} <script>alert(2)</script> </script><!-- `${globalThis.hacked=1}` "
     "C:\\x \\u{zz} ${userName} \u202eoverride\u202c \u2066isolate\u2069 bell\x07 nul\x00 zero\u200bwidth <|end|> &lt;b&gt; "
     "javascript:alert(3) \" onfocus=alert(4) autofocus='"
 )
-WRONG = [" molecules", " because", " the", " light", " of", " sunlight", " more", " a", " and", " red", ",", ".", " gases", " bends"]
+WRONG = [
+    " molecules",
+    " because",
+    " the",
+    " light",
+    " of",
+    " sunlight",
+    " more",
+    " a",
+    " and",
+    " red",
+    ",",
+    ".",
+    " gases",
+    " bends",
+]
 METHODS = {
     "plain": ("autoregressive", "Plain decoding", "baseline"),
     "chain": ("speculative", "Speculative decoding", "draft model"),
@@ -34,7 +55,8 @@ KNOBS = {"plain": {}, "chain": {"gamma": 4}, "tree": {"width": 3, "depth": 4}, "
 
 
 def pieces(text: str, split: bool = False) -> list[bytes]:
-    """Words with their leading space, as byte strings; with `split`, characters beyond ASCII are cut into single bytes."""
+    """Words with their leading space, as byte strings; with `split`, characters beyond ASCII are cut into
+    single bytes."""
     out = []
     for part in re.findall(r"\n+| {3,}| ?[^\s\x00-\x1f<>{}$.,]+|[\s\S]", text):
         raw = part.encode()
@@ -46,7 +68,11 @@ class Toy:
     """A vocabulary that grows as pieces are met, and the records written so far."""
 
     def __init__(self, lane: int, seed: int) -> None:
-        self.lane, self.rng, self.ids, self.known, self.records = lane, random.Random(seed), {}, set(), []
+        self.lane = lane
+        self.rng = random.Random(seed)
+        self.ids = {}
+        self.known = set()
+        self.records = []
 
     def tok(self, raw: bytes) -> int:
         return self.ids.setdefault(raw, len(self.ids) + 10)
@@ -62,7 +88,8 @@ class Toy:
 
 
 def distributions(toy: Toy, guess: int, truth: int, accept: bool, q_known: bool = True) -> dict:
-    """p, q, the draw and the residual for one test of `guess`, such that the verdict follows; `truth` is what comes instead."""
+    """p, q, the draw and the residual for one test of `guess`, such that the verdict follows; `truth` is
+    what comes instead."""
     rng, others = toy.rng, [t for t in (toy.tok(w.encode()) for w in WRONG) if t not in (guess, truth)]
     rng.shuffle(others)
     q = rng.uniform(0.35, 0.7)
@@ -72,12 +99,17 @@ def distributions(toy: Toy, guess: int, truth: int, accept: bool, q_known: bool 
     if truth != guess:
         top_p[truth], top_q[truth] = (1 - p) * rng.uniform(0.5, 0.8), (1 - q) * rng.uniform(0.1, 0.25)
     for t in others[:3]:
-        top_p[t], top_q[t] = (1 - sum(top_p.values())) * rng.uniform(0.2, 0.4), (1 - sum(top_q.values())) * rng.uniform(0.2, 0.5)
+        top_p[t], top_q[t] = (
+            (1 - sum(top_p.values())) * rng.uniform(0.2, 0.4),
+            (1 - sum(top_q.values())) * rng.uniform(0.2, 0.5),
+        )
     a = min(1.0, p / q) if q_known else p
     if accept and a < 0.4:
         a, p = 0.8, 0.8
     u = a * rng.uniform(0.05, 0.95) if accept else a + (1 - a) * rng.uniform(0.05, 0.95)
-    resid = {t: max(0.0, x - (top_q.get(t, 0) if q_known else (1 if t == guess else 0))) for t, x in top_p.items()}
+    resid = {
+        t: max(0.0, x - (top_q.get(t, 0) if q_known else (1 if t == guess else 0))) for t, x in top_p.items()
+    }
     z = sum(resid.values()) or 1
     ranked = lambda d: [[t, round(x, 6)] for t, x in sorted(d.items(), key=lambda kv: -kv[1]) if x > 0]  # noqa: E731
     return {
@@ -87,14 +119,28 @@ def distributions(toy: Toy, guess: int, truth: int, accept: bool, q_known: bool 
 
 
 def chain(toy: Toy, y: list[int], gamma: int, alpha: float, lookup: bool) -> tuple:
-    nodes, judges, path, alive = [], [], [], True
+    nodes = []
+    judges = []
+    path = []
+    alive = True
     for i in range(min(gamma, max(0, len(y) - 1))):
         right = toy.rng.random() < alpha * (0.96**i) and alive
         wrong = [t for t in (toy.tok(w.encode()) for w in WRONG) if t != y[i]]
         tok = y[i] if right else toy.rng.choice(wrong)
         probs = distributions(toy, tok, y[i], right, not lookup)
-        node = {"id": i, "parent": i - 1, "depth": i + 1, "tok": tok, "q": probs["q"], "how": "chosen" if lookup else "iid"}
-        node |= {"src": {"source": "context", "start": 3 + i, "end": 4 + i}} if lookup else {"top": probs["top_q"]}
+        node = {
+            "id": i,
+            "parent": i - 1,
+            "depth": i + 1,
+            "tok": tok,
+            "q": probs["q"],
+            "how": "chosen" if lookup else "iid",
+        }
+        node |= (
+            {"src": {"source": "context", "start": 3 + i, "end": 4 + i}}
+            if lookup
+            else {"top": probs["top_q"]}
+        )
         nodes.append(node)
         verdict = ("accepted" if right else "rejected") if alive else "skipped"
         judges.append(_judge(i, probs, verdict, "one_hot" if lookup else "ratio"))
@@ -104,9 +150,20 @@ def chain(toy: Toy, y: list[int], gamma: int, alpha: float, lookup: bool) -> tup
 
 
 def tree(toy: Toy, y: list[int], depth: int, width: int, alpha: float) -> tuple:
-    nodes, judges, path, parent = [], [], [], -1
+    nodes = []
+    judges = []
+    path = []
+    parent = -1
     add = lambda up, tok, probs: nodes.append(  # noqa: E731
-        {"id": len(nodes), "parent": up, "depth": 1 + (nodes[up]["depth"] if up >= 0 else 0), "tok": tok, "q": probs["q"], "how": "without_replacement", "top": probs["top_q"]}
+        {
+            "id": len(nodes),
+            "parent": up,
+            "depth": 1 + (nodes[up]["depth"] if up >= 0 else 0),
+            "tok": tok,
+            "q": probs["q"],
+            "how": "without_replacement",
+            "top": probs["top_q"],
+        }
     )
     alive = True
     for d in range(min(depth, max(0, len(y) - 1))):
@@ -120,7 +177,14 @@ def tree(toy: Toy, y: list[int], depth: int, width: int, alpha: float) -> tuple:
             probs = distributions(toy, y[d] if right else wrong[s], y[d], right)
             add(parent, y[d] if right else wrong[s], probs)
             level.append(len(nodes) - 1)
-            judges.append(_judge(len(nodes) - 1, probs, "skipped" if nxt is not None else "accepted" if right else "rejected", "sibling"))
+            judges.append(
+                _judge(
+                    len(nodes) - 1,
+                    probs,
+                    "skipped" if nxt is not None else "accepted" if right else "rejected",
+                    "sibling",
+                )
+            )
             nxt = len(nodes) - 1 if right else nxt
         for n in level:
             if n != nxt and len(nodes) < 30:
@@ -136,13 +200,34 @@ def tree(toy: Toy, y: list[int], depth: int, width: int, alpha: float) -> tuple:
 def draft(toy: Toy, kind: str, rest: list[int], alpha: float, gamma: int) -> tuple:
     if kind == "plain":
         return [], [], []
-    return tree(toy, rest, 4, 3, alpha) if kind == "tree" else chain(toy, rest, gamma, 0.7 if kind == "lookup" else alpha, kind == "lookup")
+    return (
+        tree(toy, rest, 4, 3, alpha)
+        if kind == "tree"
+        else chain(toy, rest, gamma, 0.7 if kind == "lookup" else alpha, kind == "lookup")
+    )
 
 
 def _judge(node: int, probs: dict, verdict: str, rule: str) -> dict:
     if verdict == "skipped":
-        return {"node": node, "rule": rule, "p": None, "q": probs["q"], "a": None, "u": None, "verdict": verdict}
-    out = {"node": node, "rule": rule, "p": probs["p"], "q": probs["q"], "a": probs["a"], "u": probs["u"], "verdict": verdict, "top_p": probs["top_p"]}
+        return {
+            "node": node,
+            "rule": rule,
+            "p": None,
+            "q": probs["q"],
+            "a": None,
+            "u": None,
+            "verdict": verdict,
+        }
+    out = {
+        "node": node,
+        "rule": rule,
+        "p": probs["p"],
+        "q": probs["q"],
+        "a": probs["a"],
+        "u": probs["u"],
+        "verdict": verdict,
+        "top_p": probs["top_p"],
+    }
     return out | ({"resid": probs["resid"]} if verdict == "rejected" else {})
 
 
@@ -170,7 +255,10 @@ def trace(
     raw = raw[:tokens] if tokens else raw
     y = [toy.tok(r) for r in raw] + [toy.tok(b"<|end|>")]
     toy.put("header", **header(method, prompt, mode, turns or [], len(y)))
-    clock, at, r, byte = 0.038, 0, 0, 0
+    clock = 0.038
+    at = 0
+    r = 0
+    byte = 0
     sums = {"drafted": 0, "accepted": 0, "tried": 0, "draft": 0.0, "verify": 0.0}
     toy.put("prefill", t0=0.0, t1=clock, n=12)
     while at < len(y):
@@ -179,17 +267,43 @@ def trace(
             want = "plain"
         nodes, judges, path = draft(toy, want, rest, alpha, gamma)
         toy.vocab()
-        t0, dt, vt, ot = clock, (0.0025 * max((n["depth"] for n in nodes), default=0) if method != "lookup" else 0.0004), 0.024 + 0.0003 * len(nodes), 0.0015
-        toy.put("draft", round=r, t0=t0, t1=t0 + dt, kind={"tree": "tree"}.get(want, "chain") if nodes else "none", nodes=nodes)
+        t0 = clock
+        dt = 0.0025 * max((n["depth"] for n in nodes), default=0) if method != "lookup" else 0.0004
+        vt = 0.024 + 0.0003 * len(nodes)
+        ot = 0.0015
+        toy.put(
+            "draft",
+            round=r,
+            t0=t0,
+            t1=t0 + dt,
+            kind={"tree": "tree"}.get(want, "chain") if nodes else "none",
+            nodes=nodes,
+        )
         toy.put("verify", round=r, t0=t0 + dt, t1=t0 + dt + vt, n_in=len(nodes) + 1)
         for j in judges:
             toy.put("judge", round=r, **j)
         clock = t0 + dt + vt + ot
-        rejected = any(j["verdict"] == "rejected" for j in judges if j["node"] not in path and (nodes[j["node"]]["parent"] == (path[-1] if path else -1)))
+        rejected = any(
+            j["verdict"] == "rejected"
+            for j in judges
+            if j["node"] not in path and (nodes[j["node"]]["parent"] == (path[-1] if path else -1))
+        )
         why = "correction" if rejected else "bonus" if nodes else "plain"
         tail = rest[len(path)]
-        top = [[tail, 0.62]] + [[toy.tok(w.encode()), 0.3 / (k + 2)] for k, w in enumerate(WRONG[:3]) if toy.tok(w.encode()) != tail]
-        toy.put("commit", round=r, t=clock, path=path, tail={"tok": tail, "why": why, "p": 0.62, "top": top}, n_new=len(path) + 1, kv={"before": 12 + at, "after": 13 + at + len(path), "dropped": len(nodes) - len(path)})
+        top = [[tail, 0.62]] + [
+            [toy.tok(w.encode()), 0.3 / (k + 2)]
+            for k, w in enumerate(WRONG[:3])
+            if toy.tok(w.encode()) != tail
+        ]
+        toy.put(
+            "commit",
+            round=r,
+            t=clock,
+            path=path,
+            tail={"tok": tail, "why": why, "p": 0.62, "top": top},
+            n_new=len(path) + 1,
+            kv={"before": 12 + at, "after": 13 + at + len(path), "dropped": len(nodes) - len(path)},
+        )
         new, out = y[at : at + len(path) + 1], []
         for tok in new:
             b = next(k for k, v in toy.ids.items() if v == tok)
@@ -197,18 +311,40 @@ def trace(
             out.append({"tok": tok, "b": base64.b64encode(b).decode(), "span": [byte, byte + len(b)]})
             byte += len(b)
         toy.put("text", round=r, pieces=out)
-        toy.put("timing", round=r, draft_ns=round(dt * 1e9), verify_ns=round(vt * 1e9), judge_ns=500_000, cache_ns=500_000, other_ns=500_000)
+        toy.put(
+            "timing",
+            round=r,
+            draft_ns=round(dt * 1e9),
+            verify_ns=round(vt * 1e9),
+            judge_ns=500_000,
+            cache_ns=500_000,
+            other_ns=500_000,
+        )
         sums["drafted"] += len(nodes)
         sums["accepted"] += len(path)
         sums["tried"] += sum(j["verdict"] != "skipped" for j in judges)
         at, r = at + len(path) + 1, r + 1
-    toy.put("done", finish="stop", totals={"tokens": len(y), "rounds": r, **{k: sums[k] for k in ("drafted", "accepted", "tried")}, "seconds": clock - 0.038, "prefill_seconds": 0.038}, peak_mem=None)
+    toy.put(
+        "done",
+        finish="stop",
+        totals={
+            "tokens": len(y),
+            "rounds": r,
+            **{k: sums[k] for k in ("drafted", "accepted", "tried")},
+            "seconds": clock - 0.038,
+            "prefill_seconds": 0.038,
+        },
+        peak_mem=None,
+    )
     return toy.records
 
 
 def bushy(records: list[dict], nodes: int, seed: int = 3) -> list[dict]:
-    """The same run with every draft grown to `nodes` nodes: chosen ones that an earlier test made unnecessary."""
-    rng, out, seq = random.Random(seed), [], {}
+    """The same run with every draft grown to `nodes` nodes: chosen ones that an earlier test made
+    unnecessary."""
+    rng = random.Random(seed)
+    out = []
+    seq = {}
     for r in records:
         new = [r]
         if r["type"] == "draft" and r["nodes"]:
@@ -217,8 +353,25 @@ def bushy(records: list[dict], nodes: int, seed: int = 3) -> list[dict]:
             while len(grown) < nodes:
                 up = rng.randrange(-1, len(grown))
                 if up < 0 or grown[up]["depth"] < 9:
-                    grown.append({"id": len(grown), "parent": up, "depth": 1 + (grown[up]["depth"] if up >= 0 else 0), "tok": rng.choice(toks), "q": None, "how": "chosen"})
-            more = [{"type": "judge", "lane": r["lane"], "round": r["round"], **_judge(n["id"], {"q": None}, "skipped", "")} for n in grown[len(r["nodes"]) :]]
+                    grown.append(
+                        {
+                            "id": len(grown),
+                            "parent": up,
+                            "depth": 1 + (grown[up]["depth"] if up >= 0 else 0),
+                            "tok": rng.choice(toks),
+                            "q": None,
+                            "how": "chosen",
+                        }
+                    )
+            more = [
+                {
+                    "type": "judge",
+                    "lane": r["lane"],
+                    "round": r["round"],
+                    **_judge(n["id"], {"q": None}, "skipped", ""),
+                }
+                for n in grown[len(r["nodes"]) :]
+            ]
             new = [{**r, "kind": "tree", "nodes": grown}, *more]
         for one in new:
             seq[r["lane"]] = seq.get(r["lane"], -1) + 1
@@ -235,7 +388,11 @@ def interleaved(records: list[dict]) -> list[dict]:
     lanes: dict[int, list] = {}
     for rec in records:
         lanes.setdefault(rec["lane"], []).append(rec)
-    keyed = [((rec.get("round", -1 if rec["type"] != "done" else 10**9), lane), k, rec) for lane, rs in lanes.items() for k, rec in enumerate(_rounds(rs))]
+    keyed = [
+        ((rec.get("round", -1 if rec["type"] != "done" else 10**9), lane), k, rec)
+        for lane, rs in lanes.items()
+        for k, rec in enumerate(_rounds(rs))
+    ]
     return [rec for _, _, rec in sorted(keyed, key=lambda x: (x[0], x[1]))]
 
 
@@ -250,9 +407,15 @@ def _rounds(records: list[dict]) -> list[dict]:
 
 def frames(records: list[dict], size: int = 40, window: int = 8) -> list[str]:
     """The values a live page receives: sliding windows of NDJSON frames, then the snapshot."""
-    lines = [json.dumps({"s": i, "e": records[k : k + size], **({"new": True} if i == 0 else {})}) for i, k in enumerate(range(0, len(records), size))]
+    lines = [
+        json.dumps({"s": i, "e": records[k : k + size], **({"new": True} if i == 0 else {})})
+        for i, k in enumerate(range(0, len(records), size))
+    ]
     values = ["\n".join(lines[max(0, i - window + 1) : i + 1]) for i in range(len(lines))]
-    return [*values, json.dumps({"s": len(lines), "snap": True, "e": records, "status": {"state": "done", "text": ""}})]
+    return [
+        *values,
+        json.dumps({"s": len(lines), "snap": True, "e": records, "status": {"state": "done", "text": ""}}),
+    ]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,11 @@ from .lenses import LENSES, lensed
 from .test_board import LOAD
 
 AXE = Path(axe_playwright_python.__file__).parent / "axe.min.js"
-TRACE = lensed(sample.race(("plain", "chain", "tree"), tokens=60), 2, {k: LENSES[k] for k in ("match", "sequoia", "length", "layers")})
+TRACE = lensed(
+    sample.race(("plain", "chain", "tree"), tokens=60),
+    2,
+    {k: LENSES[k] for k in ("match", "sequoia", "length", "layers")},
+)
 VIEWS = {
     "race": "board.setLayout('race'); board.goto({ lane: 2, round: 4 })",
     "why": "board.setLayout('watch'); board.goto({ lane: 1, round: 4, node: 0, tab: 'why' })",
@@ -26,20 +30,33 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("size", [(1400, 1000), pytest.param((390, 844), marks=pytest.mark.thorough)], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    "size", [(1400, 1000), pytest.param((390, 844), marks=pytest.mark.thorough)], ids=["desktop", "phone"]
+)
 def test_axe_finds_nothing_serious(drive, settled, size) -> None:
     def use(page):
-        page.evaluate("() => { document.documentElement.lang = 'en'; document.title = 'board'; const m = document.createElement('main'), h = document.createElement('h1'); h.textContent = 'Board'; document.body.append(m); m.append(h, document.querySelector('.sv')); }")
+        page.evaluate(
+            "() => { document.documentElement.lang = 'en'; document.title = 'board'; const m = document.createElement('main'), h = document.createElement('h1'); h.textContent = 'Board'; document.body.append(m); m.append(h, document.querySelector('.sv')); }"
+        )
         page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
         page.evaluate(LOAD, json.dumps(TRACE))
         seen = 0
         for dark, names in ((False, VIEWS), (True, ["race", "why"])):
-            page.evaluate("(d) => { document.body.classList.toggle('dark', d); document.body.style.background = d ? '#0d0f12' : '#fafaf9'; document.body.style.color = d ? '#e9eaec' : '#1a1c20'; }", dark)
+            page.evaluate(
+                "(d) => { document.body.classList.toggle('dark', d); document.body.style.background = d ? '#0d0f12' : '#fafaf9'; document.body.style.color = d ? '#e9eaec' : '#1a1c20'; }",
+                dark,
+            )
             for name in names:
                 page.evaluate(VIEWS[name])
                 settled(page)
-                found = page.evaluate("axe.run(document).then((r) => ({ passes: r.passes.length, bad: r.violations.map((v) => [v.impact, v.id, v.nodes[0].html]) }))")
-                assert [v for v in found["bad"] if v[0] in ("serious", "critical")] == [], (name, dark, found["bad"])
+                found = page.evaluate(
+                    "axe.run(document).then((r) => ({ passes: r.passes.length, bad: r.violations.map((v) => [v.impact, v.id, v.nodes[0].html]) }))"
+                )
+                assert [v for v in found["bad"] if v[0] in ("serious", "critical")] == [], (
+                    name,
+                    dark,
+                    found["bad"],
+                )
                 seen += found["passes"]
         assert seen > 100
 
@@ -48,7 +65,10 @@ def test_axe_finds_nothing_serious(drive, settled, size) -> None:
 
 def _theme(css: str, selector: str) -> dict[str, str]:
     body = re.search(re.escape(selector) + r" \{(.*?)\n\}", css, re.S)[1]
-    return {k: (re.search(r"#[0-9a-f]{6}", v) or [""])[0] for k, v in re.findall(r"--sv-([a-z0-9]+):\s*([^;]+);", body)}
+    return {
+        k: (re.search(r"#[0-9a-f]{6}", v) or [""])[0]
+        for k, v in re.findall(r"--sv-([a-z0-9]+):\s*([^;]+);", body)
+    }
 
 
 def _contrast(a: str, b: str) -> float:
@@ -72,7 +92,8 @@ def test_text_and_lines_stand_out(selector) -> None:
 
 
 def test_the_whole_tour_without_a_pointer(drive, settled) -> None:
-    """Play, step, look inside a round, choose a node, read every tab, filter, switch lanes, zoom: keys only, focus always seen."""
+    """Play, step, look inside a round, choose a node, read every tab, filter, switch lanes, zoom: keys
+    only, focus always seen."""
 
     def use(page):
         page.evaluate(LOAD, json.dumps(TRACE))
@@ -90,7 +111,28 @@ def test_the_whole_tour_without_a_pointer(drive, settled) -> None:
                 break
             reach.setdefault(here[0], []).append(here[1])
         assert all(all(seen) for seen in reach.values()), reach
-        for name in ("play", "back", "next", "phaseback", "phasenext", "speed", "scrub", "filter", "marks", "lane 1", "lane 2", "stage", "step 1", "step 4", "treebox", "in", "out", "fit", "tab", "metric"):
+        for name in (
+            "play",
+            "back",
+            "next",
+            "phaseback",
+            "phasenext",
+            "speed",
+            "scrub",
+            "filter",
+            "marks",
+            "lane 1",
+            "lane 2",
+            "stage",
+            "step 1",
+            "step 4",
+            "treebox",
+            "in",
+            "out",
+            "fit",
+            "tab",
+            "metric",
+        ):
             assert name in reach, (name, sorted(reach))
         data = lambda k: (settled(page), page.get_attribute(".sv", k))[1]  # noqa: E731
         press = lambda what, key: (page.focus(what), page.keyboard.press(key))  # noqa: E731

@@ -58,7 +58,10 @@ def test_colours_and_their_second_channel_match_the_trace(drive, settled) -> Non
         assert page.evaluate(style, "bonus") == ["dotted", "underline"]
         assert page.evaluate(style, "plain")[1] == "none"
         rail = "getComputedStyle(document.querySelector('.cells .t[data-v=rejected]'))"
-        assert page.evaluate(f"[{rail}.textDecorationLine, {rail}.outlineStyle]") == ["line-through", "dashed"]
+        assert page.evaluate(f"[{rail}.textDecorationLine, {rail}.outlineStyle]") == [
+            "line-through",
+            "dashed",
+        ]
 
     drive(use)
 
@@ -86,7 +89,13 @@ def test_every_round_scrubbed_to_shows_that_prefix(drive, settled) -> None:
 def test_hard_text_is_literal_and_nothing_runs(drive, settled, tmp_path, text) -> None:
     """Live, and in the exported page; the texts sit in every field that reaches the page."""
     evil = "<img src=x onerror=alert(1)>${alert(1)}{{7*7}}"
-    records = sample.race(("plain", "tree"), text=text, prompt=evil + text, split=True, turns=[{"role": evil, "text": text}, {"role": "assistant", "text": evil}])
+    records = sample.race(
+        ("plain", "tree"),
+        text=text,
+        prompt=evil + text,
+        split=True,
+        turns=[{"role": evil, "text": text}, {"role": "assistant", "text": evil}],
+    )
     for r in records:
         if r["type"] == "header":
             r["method"] |= {"title": evil, "summary": evil}
@@ -99,7 +108,9 @@ def test_hard_text_is_literal_and_nothing_runs(drive, settled, tmp_path, text) -
     def look(page):
         shown = "[...document.querySelectorAll('.lane .stage .text')].map((t) => { const c = t.cloneNode(true); c.querySelectorAll('.chip, .t.eos').forEach((x) => x.remove()); return c.textContent; })"
         assert page.evaluate(shown) == [literal]
-        assert page.evaluate("document.querySelectorAll('.sv img, .sv script, .sv iframe, .sv a').length") == 0
+        assert (
+            page.evaluate("document.querySelectorAll('.sv img, .sv script, .sv iframe, .sv a').length") == 0
+        )
         for tab in ("mask", "log", "why", "token"):
             page.click(f".sub [data-tab={tab}]")
             settled(page)
@@ -107,7 +118,10 @@ def test_hard_text_is_literal_and_nothing_runs(drive, settled, tmp_path, text) -
     def live(page):
         for value in sample.frames(records):
             page.evaluate("(v) => board.push(v)", value)
-        page.evaluate("(v) => board.push(v)", json.dumps({"s": 10**6, "e": [], "status": {"state": "error", "text": evil}}))
+        page.evaluate(
+            "(v) => board.push(v)",
+            json.dumps({"s": 10**6, "e": [], "status": {"state": "error", "text": evil}}),
+        )
         at_end(page, settled)
         assert page.text_content(".notice .say").startswith(evil)
         look(page)
@@ -133,7 +147,12 @@ def test_four_lanes_at_twenty_frames_a_second_lose_nothing(drive, settled) -> No
         )
         settled(page)
         before = page.evaluate("({...document.querySelector('.sv').dataset})")
-        assert (before["lost"], before["gaps"], before["records"], before["mode"]) == ("0", "0", str(len(records)), "follow")
+        assert (before["lost"], before["gaps"], before["records"], before["mode"]) == (
+            "0",
+            "0",
+            str(len(records)),
+            "follow",
+        )
         page.evaluate("(v) => board.push(v)", values[-1])
         settled(page)
         after = page.evaluate("({...document.querySelector('.sv').dataset})")
@@ -179,13 +198,18 @@ def test_two_thousand_tokens_in_four_lanes_stay_bounded(drive, settled) -> None:
             verdicts, raw = said(records, lane)
             shown = page.evaluate(TOKENS, lane)
             assert shown == verdicts[-len(shown) :] and len(shown) >= 256
-            whole = page.evaluate("(l) => { const c = document.querySelector(`.lane[data-lane='${l}'] .stage .text`).cloneNode(true); c.querySelectorAll('.t.eos').forEach((x) => x.remove()); return c.textContent; }", lane)
+            whole = page.evaluate(
+                "(l) => { const c = document.querySelector(`.lane[data-lane='${l}'] .stage .text`).cloneNode(true); c.querySelectorAll('.t.eos').forEach((x) => x.remove()); return c.textContent; }",
+                lane,
+            )
             assert whole == raw.decode()
 
     drive(use)
 
 
-@pytest.mark.parametrize("width", [360, 1400, *(pytest.param(width, marks=pytest.mark.thorough) for width in (390, 768))])
+@pytest.mark.parametrize(
+    "width", [360, 1400, *(pytest.param(width, marks=pytest.mark.thorough) for width in (390, 768))]
+)
 def test_no_sideways_scroll(drive, settled, width) -> None:
     long = sample.race(("plain", "tree"), text=sample.HOSTILE + " " + "x" * 400, prompt="y" * 300)
 
@@ -210,14 +234,20 @@ def test_nothing_below_moves_while_rounds_change(drive, settled) -> None:
         for k in range(0, 27, 3):
             page.evaluate("(k) => board.board.goto(k, 1 + (k % 4))", k)
             settled(page)
-            tops.add(page.evaluate("JSON.stringify([...document.querySelectorAll('.panel, .rail, .sub')].map((p) => Math.round(p.getBoundingClientRect().top)))"))
+            tops.add(
+                page.evaluate(
+                    "JSON.stringify([...document.querySelectorAll('.panel, .rail, .sub')].map((p) => Math.round(p.getBoundingClientRect().top)))"
+                )
+            )
         assert len(tops) == 1, tops
 
     drive(use)
 
 
 def test_the_newest_text_stays_in_sight_and_a_reader_is_left_in_peace(drive, settled) -> None:
-    values = sample.frames(sample.interleaved(sample.race(("plain", "chain"), mode="live", tokens=400)), size=80, window=1)
+    values = sample.frames(
+        sample.interleaved(sample.race(("plain", "chain"), mode="live", tokens=400)), size=80, window=1
+    )
     last = "(() => { const b = document.querySelector('.lane .stage'), t = b.querySelectorAll('.live .t'), a = b.getBoundingClientRect(), c = t[t.length - 1].getBoundingClientRect(); return c.bottom <= a.bottom + 1 && c.top >= a.top - 1; })()"
     top = "(() => { const b = document.querySelector('.lane .stage'); return b.querySelector('.page').getBoundingClientRect().top - b.getBoundingClientRect().top; })()"
 
@@ -242,7 +272,9 @@ def test_the_newest_text_stays_in_sight_and_a_reader_is_left_in_peace(drive, set
 
 
 def test_live_follows_a_scrub_stays_and_the_live_button_returns(drive, settled) -> None:
-    values = sample.frames(sample.interleaved(sample.race(("plain", "chain"), mode="live")), size=30, window=3)
+    values = sample.frames(
+        sample.interleaved(sample.race(("plain", "chain"), mode="live")), size=30, window=3
+    )
 
     def use(page):
         push = lambda some: [page.evaluate("(v) => board.push(v)", v) for v in some] and settled(page)  # noqa: E731
@@ -250,7 +282,9 @@ def test_live_follows_a_scrub_stays_and_the_live_button_returns(drive, settled) 
         push(values[:6])
         first = here()
         push(values[6:9])
-        assert (here()["state"], here()["mode"]) == ("live", "follow") and int(here()["round"]) > int(first["round"])
+        assert (here()["state"], here()["mode"]) == ("live", "follow") and int(here()["round"]) > int(
+            first["round"]
+        )
         page.evaluate("board.board.goto(2)")
         push(values[9:12])
         assert (here()["mode"], here()["round"]) == ("hold", "2")
@@ -265,7 +299,12 @@ def test_keyboard(drive, settled) -> None:
     def use(page):
         page.evaluate(LOAD, json.dumps(WATCH))
         at_end(page, settled)
-        here = lambda: (settled(page), page.evaluate("(() => { const d = document.querySelector('.sv').dataset; return [d.mode, +d.round, +d.phase]; })()"))[1]  # noqa: E731
+        here = lambda: (  # noqa: E731
+            settled(page),
+            page.evaluate(
+                "(() => { const d = document.querySelector('.sv').dataset; return [d.mode, +d.round, +d.phase]; })()"
+            ),
+        )[1]
         page.keyboard.press("Home")
         assert here() == ["hold", 0, 1]
         page.keyboard.press("Shift+ArrowRight")
@@ -283,8 +322,12 @@ def test_keyboard(drive, settled) -> None:
         assert here()[1] == 27
         for _ in range(30):  # every control can be reached, and shows that it is
             page.keyboard.press("Tab")
-            assert page.evaluate("document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle !== 'none' || document.activeElement.matches('.node')")
-        page.evaluate("() => { const i = document.createElement('input'); document.body.append(i); i.focus(); }")
+            assert page.evaluate(
+                "document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle !== 'none' || document.activeElement.matches('.node')"
+            )
+        page.evaluate(
+            "() => { const i = document.createElement('input'); document.body.append(i); i.focus(); }"
+        )
         page.keyboard.press("Home")
         assert here()[1] == 27
 
@@ -327,7 +370,9 @@ def test_playback_reaches_the_end_and_rests_there(drive, settled) -> None:
 
 
 def test_a_jump_shows_words_that_were_still_to_appear(drive, settled) -> None:
-    """While playing, committed words appear one after another; who jumps elsewhere sees all of them at once."""
+    """While playing, committed words appear one after another; who jumps elsewhere sees all of them at
+    once."""
+
     def use(page):
         page.evaluate(LOAD, json.dumps(WATCH))
         page.evaluate("board.board.setSpeed(0.25)")
@@ -336,7 +381,9 @@ def test_a_jump_shows_words_that_were_still_to_appear(drive, settled) -> None:
         settled(page)
         assert page.get_attribute(".sv", "data-round") == "9"
         hidden = "[...document.querySelectorAll('.sv .text .t')].filter((e) => e.textContent.trim() && getComputedStyle(e).opacity < 1).length"
-        assert page.evaluate("document.querySelectorAll('.sv .text .land').length") == page.evaluate(hidden) == 0
+        assert (
+            page.evaluate("document.querySelectorAll('.sv .text .land').length") == page.evaluate(hidden) == 0
+        )
 
     drive(use)
 
@@ -345,7 +392,9 @@ def test_reduced_motion_rests_on_a_finished_round(drive, settled) -> None:
     def use(page):
         page.evaluate(LOAD, json.dumps(WATCH))
         settled(page)
-        assert page.evaluate("[document.querySelector('.sv').dataset.mode, document.querySelector('.sv').dataset.phase]") == ["hold", "4"]
+        assert page.evaluate(
+            "[document.querySelector('.sv').dataset.mode, document.querySelector('.sv').dataset.phase]"
+        ) == ["hold", "4"]
         assert page.evaluate("document.getAnimations().length") == 0
 
     drive(use, reduced_motion="reduce")
@@ -353,20 +402,50 @@ def test_reduced_motion_rests_on_a_finished_round(drive, settled) -> None:
 
 def test_states_are_reported(drive, settled) -> None:
     def use(page):
-        state = lambda s, t: (page.evaluate("(f) => board.push(JSON.stringify(f))", {"s": state.n, "e": [], "status": {"state": s, "text": t}}), setattr(state, "n", state.n + 1), settled(page), page.get_attribute(".sv", "data-state"), page.text_content(".notice"))[3:]  # noqa: E731
+        state = (  # noqa: E731
+            lambda s, t: (
+                page.evaluate(
+                    "(f) => board.push(JSON.stringify(f))",
+                    {"s": state.n, "e": [], "status": {"state": s, "text": t}},
+                ),
+                setattr(state, "n", state.n + 1),
+                settled(page),
+                page.get_attribute(".sv", "data-state"),
+                page.text_content(".notice"),
+            )[3:]
+        )
         state.n = 1
         assert page.get_attribute(".sv", "data-state") == "idle"
         assert page.is_visible(".blank")
-        for s, t in (("loading", "Loading the models."), ("queued", "2 runs before this one."), ("error", "The engine failed."), ("stopped", "Stopped; what was decoded is kept.")):
+        for s, t in (
+            ("loading", "Loading the models."),
+            ("queued", "2 runs before this one."),
+            ("error", "The engine failed."),
+            ("stopped", "Stopped; what was decoded is kept."),
+        ):
             got = state(s, t)
             assert got[0] == s and t in got[1]
         page.evaluate(LOAD, json.dumps(sample.race(("chain",), mode="recorded")))
         settled(page)
-        assert "Recorded" in page.text_content(".notice") and "sample machine" in page.text_content(".notice") and "20 November 2026" in page.text_content(".notice")
-        page.evaluate("(f) => board.push(JSON.stringify(f))", {"s": 99, "new": True, "e": [], "status": {"state": "idle", "text": "A new chat."}})
+        assert (
+            "Recorded" in page.text_content(".notice")
+            and "sample machine" in page.text_content(".notice")
+            and "20 November 2026" in page.text_content(".notice")
+        )
+        page.evaluate(
+            "(f) => board.push(JSON.stringify(f))",
+            {"s": 99, "new": True, "e": [], "status": {"state": "idle", "text": "A new chat."}},
+        )
         settled(page)
-        assert page.is_visible(".blank") and page.locator(".lane").count() == 0 and "A new chat." in page.text_content(".notice")
-        assert "Simulated" in (page.evaluate(LOAD, json.dumps(WATCH)), settled(page), page.text_content(".notice"))[2]
+        assert (
+            page.is_visible(".blank")
+            and page.locator(".lane").count() == 0
+            and "A new chat." in page.text_content(".notice")
+        )
+        assert (
+            "Simulated"
+            in (page.evaluate(LOAD, json.dumps(WATCH)), settled(page), page.text_content(".notice"))[2]
+        )
 
     drive(use)
 
@@ -375,12 +454,22 @@ def test_figures_agree_with_the_records_and_define_themselves(drive, settled) ->
     def use(page):
         page.evaluate(LOAD, json.dumps(WATCH))
         at_end(page, settled)
-        m = page.evaluate("(() => { const b = board.board, l = b.focus(); return SpecViz.metrics.of(l, l.committed, SpecViz.metrics.baselineOf(b.st)); })()")
-        shown = page.evaluate("[...document.querySelectorAll('.metric .v')].map((v) => v.firstChild.textContent)")
-        assert shown[:3] == [f"{m['tokens_per_second']:.1f}", f"{m['walltime_speedup']:.2f}\u00d7", f"{m['block_efficiency']:.2f}"]
+        m = page.evaluate(
+            "(() => { const b = board.board, l = b.focus(); return SpecViz.metrics.of(l, l.committed, SpecViz.metrics.baselineOf(b.st)); })()"
+        )
+        shown = page.evaluate(
+            "[...document.querySelectorAll('.metric .v')].map((v) => v.firstChild.textContent)"
+        )
+        assert shown[:3] == [
+            f"{m['tokens_per_second']:.1f}",
+            f"{m['walltime_speedup']:.2f}\u00d7",
+            f"{m['block_efficiency']:.2f}",
+        ]
         for i in range(6):
             page.focus(f".metric:nth-child({i + 1})")
-            page.wait_for_function(f"getComputedStyle(document.querySelector('.metric:nth-child({i + 1}) .tip')).visibility === 'visible'")
+            page.wait_for_function(
+                f"getComputedStyle(document.querySelector('.metric:nth-child({i + 1}) .tip')).visibility === 'visible'"
+            )
 
     drive(use)
 
@@ -399,7 +488,8 @@ def test_dark_by_a_class_anywhere_above(drive, settled) -> None:
 
 
 def test_the_style_sheet_survives_being_written_out_again(drive, settled) -> None:
-    """Gradio parses the sheet and writes each rule's cssText; a shorthand with var() beside its longhand would be lost."""
+    """Gradio parses the sheet and writes each rule's cssText; a shorthand with var() beside its longhand
+    would be lost."""
     _, css = viewer_assets()
     probe = """() => [...document.querySelectorAll('.sv *:not(.chart *)')].filter((e, i) => i % 3 === 0).map((e) => { const c = getComputedStyle(e);
       return [e.className.baseVal ?? e.className, c.color, c.backgroundColor, c.borderTopWidth, c.borderTopColor, c.fontFamily, c.fontSize, c.lineHeight, c.textDecoration, c.display, c.gridTemplateAreas, c.padding].join('|'); })"""
@@ -416,15 +506,24 @@ def test_the_style_sheet_survives_being_written_out_again(drive, settled) -> Non
         )
         settled(page)
         assert page.evaluate(probe) == before
-        kinds = page.evaluate("(css) => { const s = new CSSStyleSheet(); s.replaceSync(css); return [...new Set([...s.cssRules].map((r) => r.constructor.name))]; }", css)
-        assert set(kinds) <= {"CSSStyleRule", "CSSMediaRule", "CSSKeyframesRule"}  # Gradio drops every other kind
+        kinds = page.evaluate(
+            "(css) => { const s = new CSSStyleSheet(); s.replaceSync(css); return [...new Set([...s.cssRules].map((r) => r.constructor.name))]; }",
+            css,
+        )
+        assert set(kinds) <= {
+            "CSSStyleRule",
+            "CSSMediaRule",
+            "CSSKeyframesRule",
+        }  # Gradio drops every other kind
 
     drive(use)
 
 
 def test_plotly_draws_the_chart_where_the_page_has_it(drive, settled) -> None:
     def use(page):
-        page.evaluate("globalThis.Plotly = { calls: [], react(box, data, layout, config) { this.calls.push({ data, layout, config }); }, purge() {} }")
+        page.evaluate(
+            "globalThis.Plotly = { calls: [], react(box, data, layout, config) { this.calls.push({ data, layout, config }); }, purge() {} }"
+        )
         page.evaluate(LOAD, json.dumps(RACE))
         at_end(page, settled)
         page.wait_for_function("Plotly.calls.length && Plotly.calls.at(-1).data[0].x.length > 10")
@@ -448,8 +547,27 @@ def test_destroy_leaves_nothing_behind(drive, settled) -> None:
 
 
 def mutated(records: list[dict], seed: int) -> list[dict]:
-    """A trace with fields of the wrong type, missing, huge or swapped, records dropped, doubled and out of order."""
-    rng, odd = random.Random(seed), [None, -1, 10**12, 1e308, "x", "<b>", [], [[]], {}, {"tok": {}}, True, [None, "a", [1]], -0.5, "\u202e" * 40]
+    """A trace with fields of the wrong type, missing, huge or swapped, records dropped, doubled and out of
+    order."""
+    rng, odd = (
+        random.Random(seed),
+        [
+            None,
+            -1,
+            10**12,
+            1e308,
+            "x",
+            "<b>",
+            [],
+            [[]],
+            {},
+            {"tok": {}},
+            True,
+            [None, "a", [1]],
+            -0.5,
+            "\u202e" * 40,
+        ],
+    )
 
     def spoil(value, depth=0):
         if rng.random() < 0.03:
@@ -482,7 +600,10 @@ def test_a_spoilt_trace_is_drawn_or_dropped_but_breaks_nothing(drive, settled, s
             for tab in ("mask", "log", "lens", "why"):
                 page.evaluate("(t) => { board.board.inspector.tab = t; board.board.paint(); }", tab)
             for sel in (0, 3, "tail"):
-                page.evaluate("(n) => { const v = board.board.inspector.v; if (v.round) board.board.selectNode(v.lane.id, v.round.i, n, true); board.board.paint(); }", sel)
+                page.evaluate(
+                    "(n) => { const v = board.board.inspector.v; if (v.round) board.board.selectNode(v.lane.id, v.round.i, n, true); board.board.paint(); }",
+                    sel,
+                )
         page.evaluate("(x) => { board.board.setSpeed(0); board.board.edge(0); board.board.play(); }", 0)
         settled(page)
 

@@ -1,6 +1,8 @@
-"""The sets of colours: contrast, how far the states lie apart for every kind of colour vision, and what stays without colour.
+"""The sets of colours: contrast, how far the states lie apart for every kind of colour vision, and what
+stays without colour.
 
-Colour vision is simulated as by Machado, Oliveira and Fernandes (2009) at full severity, distances are Oklab's, times 100.
+Colour vision is simulated as by Machado, Oliveira and Fernandes (2009) at full severity, distances are
+Oklab's, times 100.
 """
 
 from __future__ import annotations
@@ -23,9 +25,21 @@ STATES = ("acc", "rej", "cor", "bon")
 SETS = ("", "safe", "classic", "mono")
 VISION = {
     "full": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
-    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
-    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
 }
 # The least distance of any two states that a set promises: to full vision, and to every other kind.
 PROMISED = {"": (12, 2.5), "safe": (12, 12), "classic": (12, 2), "mono": (9, 9)}
@@ -44,7 +58,9 @@ def colours(name: str, dark: bool) -> dict[str, str]:
 def oklab(colour: str, vision: str) -> tuple[float, float, float]:
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    r, g, b = (min(1.0, max(0.0, sum(m * x for m, x in zip(row, linear, strict=True)))) for row in VISION[vision])
+    r, g, b = (
+        min(1.0, max(0.0, sum(m * x for m, x in zip(row, linear, strict=True)))) for row in VISION[vision]
+    )
     lms = (
         0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b,
         0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b,
@@ -85,7 +101,10 @@ def test_states_lie_apart_as_the_set_promises(name, dark) -> None:
 
 def test_the_simulation_itself_mixes_up_what_such_eyes_mix_up() -> None:
     red, green, blue, violet = "#b00000", "#5c6b00", "#2020ff", "#7020ff"
-    assert apart(red, green, "full") > 18 and min(apart(red, green, v) for v in ("protanopia", "deuteranopia")) < 7
+    assert (
+        apart(red, green, "full") > 18
+        and min(apart(red, green, v) for v in ("protanopia", "deuteranopia")) < 7
+    )
     assert apart("#00a0a0", "#3a9ad0", "tritanopia") < apart("#00a0a0", "#3a9ad0", "full") / 2
     assert apart(blue, violet, "protanopia") < apart(blue, violet, "full")
 
@@ -133,10 +152,18 @@ def test_the_choice_reaches_every_drawing_and_is_kept(drive, settled, tmp_path) 
         page.select_option(".colours select", "safe")
         page.locator(".sv[data-colours=safe]").wait_for()
         settled(page)
-        assert page.evaluate("document.querySelector('.sv').svApi.board.colors.acc") == colours("safe", False)["acc"]
+        assert (
+            page.evaluate("document.querySelector('.sv').svApi.board.colors.acc")
+            == colours("safe", False)["acc"]
+        )
         assert page.evaluate(ink) != before
         page.emulate_media(color_scheme="dark")
-        assert page.evaluate("getComputedStyle(document.querySelector('.sv')).getPropertyValue('--sv-bon').trim()") == colours("safe", True)["bon"]
+        assert (
+            page.evaluate(
+                "getComputedStyle(document.querySelector('.sv')).getPropertyValue('--sv-bon').trim()"
+            )
+            == colours("safe", True)["bon"]
+        )
         page.reload()
         page.locator(".sv[data-colours=safe]").wait_for()
         assert page.evaluate("document.querySelector('.colours select').value") == "safe"
@@ -146,7 +173,9 @@ def test_the_choice_reaches_every_drawing_and_is_kept(drive, settled, tmp_path) 
 
 def test_a_page_without_storage_still_changes(drive, settled) -> None:
     def use(page):
-        page.evaluate("Object.defineProperty(globalThis, 'localStorage', { get() { throw new Error('closed'); } })")
+        page.evaluate(
+            "Object.defineProperty(globalThis, 'localStorage', { get() { throw new Error('closed'); } })"
+        )
         page.evaluate(LOAD, json.dumps(sample.race(("plain", "chain"))))
         at_end(page, settled)
         page.select_option(".colours select", "mono")

@@ -1,4 +1,5 @@
-"""The drawings of a round at every width: no label touches another or a box that is not its own, none leaves the picture."""
+"""The drawings of a round at every width: no label touches another or a box that is not its own, none
+leaves the picture."""
 
 from __future__ import annotations
 
@@ -64,20 +65,29 @@ def test_labels_never_collide(drive, settled, kind) -> None:
 
 @pytest.mark.parametrize("kind", ["chain", "tree"])
 def test_an_accepted_token_that_ends_the_run_is_drawn_once(drive, settled, kind) -> None:
-    """Such a token is no longer on the round's path but is one of its nodes: a box for it behind the others would be a second one."""
+    """Such a token is no longer on the round's path but is one of its nodes: a box for it behind the others
+    would be a second one."""
     records = json.loads(json.dumps(sample.race(("plain", kind))))
     commit = next(r for r in records if r["type"] == "commit" and r["lane"] == 1 and len(r["path"]) > 1)
-    draft = next(r for r in records if r["type"] == "draft" and r["lane"] == 1 and r["round"] == commit["round"])
+    draft = next(
+        r for r in records if r["type"] == "draft" and r["lane"] == 1 and r["round"] == commit["round"]
+    )
     last = commit["path"].pop()
     node = next(n for n in draft["nodes"] if n["id"] == last)
-    commit["n_new"], commit["tail"] = len(commit["path"]) + 1, {**commit["tail"], "why": "accepted", "tok": node["tok"]}
-    next(r for r in records if r["type"] == "text" and r["lane"] == 1 and r["round"] == commit["round"])["pieces"].pop()
+    commit["n_new"], commit["tail"] = (
+        len(commit["path"]) + 1,
+        {**commit["tail"], "why": "accepted", "tok": node["tok"]},
+    )
+    next(r for r in records if r["type"] == "text" and r["lane"] == 1 and r["round"] == commit["round"])[
+        "pieces"
+    ].pop()
 
     def look(page):
         page.evaluate(LOAD, json.dumps(records))
         page.evaluate("(round) => board.goto({ lane: 1, round })", commit["round"])
         settled(page)
         assert page.locator("svg.tree .box").count() == page.evaluate(
-            f"board.board.st.lanes.get(1).rounds[{commit['round']}].nodes.length")
+            f"board.board.st.lanes.get(1).rounds[{commit['round']}].nodes.length"
+        )
 
     drive(look)

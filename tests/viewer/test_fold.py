@@ -14,7 +14,17 @@ from .lenses import lensed
 
 HERE = Path(__file__).parent
 # Every script of the viewer: none of them may touch the page as it loads.
-FILES = [VIEWER / f"{name}.js" for name in scripts()] + [HERE / name for name in ("tools.js", "cases.js", "cases_frames.js", "cases_race.js", "cases_why.js", "cases_grammar.js")]
+FILES = [VIEWER / f"{name}.js" for name in scripts()] + [
+    HERE / name
+    for name in (
+        "tools.js",
+        "cases.js",
+        "cases_frames.js",
+        "cases_race.js",
+        "cases_why.js",
+        "cases_grammar.js",
+    )
+]
 
 
 def totals(records: list[dict]) -> Totals:
@@ -27,10 +37,28 @@ def totals(records: list[dict]) -> Totals:
             out.fold(Drafted(r["round"], r["t0"], r["t1"], tuple(r["nodes"])))
         elif r["type"] == "verify":
             out.fold(Verified(r["round"], r["t0"], r["t1"], r["n_in"]))
-            out.fold(Decided(r["round"], tuple(j for j in records if j["type"] == "judge" and j["round"] == r["round"])))
+            out.fold(
+                Decided(
+                    r["round"], tuple(j for j in records if j["type"] == "judge" and j["round"] == r["round"])
+                )
+            )
         elif r["type"] == "commit":
-            seconds = {k: timing[r["round"]][f"{k}_ns"] / 1e9 for k in ("draft", "verify", "judge", "cache", "other")}
-            out.fold(Committed(r["round"], r["t"], tuple(r["path"]), (0,) * r["n_new"], r["tail"]["why"], None, None, r["kv"], seconds))
+            seconds = {
+                k: timing[r["round"]][f"{k}_ns"] / 1e9 for k in ("draft", "verify", "judge", "cache", "other")
+            }
+            out.fold(
+                Committed(
+                    r["round"],
+                    r["t"],
+                    tuple(r["path"]),
+                    (0,) * r["n_new"],
+                    r["tail"]["why"],
+                    None,
+                    None,
+                    r["kv"],
+                    seconds,
+                )
+            )
     return out
 
 
@@ -41,15 +69,25 @@ def _rows(records: list[dict], lane: int) -> int:
 def _parts(records: list[dict], lane: int) -> list[float]:
     """Engine seconds by part: draft, verify, judge, cache, other."""
     mine = [r for r in records if r["lane"] == lane and r["type"] == "timing"]
-    return [sum(r[f"{name}_ns"] for r in mine) / 1e9 for name in ("draft", "verify", "judge", "cache", "other")]
+    return [
+        sum(r[f"{name}_ns"] for r in mine) / 1e9 for name in ("draft", "verify", "judge", "cache", "other")
+    ]
 
 
 def expected(records: list[dict]) -> dict[int, dict]:
     """The figures the Python side gives for every lane."""
-    counts = {lane: totals([r for r in records if r["lane"] == lane]) for lane in {r["lane"] for r in records}}
+    counts = {
+        lane: totals([r for r in records if r["lane"] == lane]) for lane in {r["lane"] for r in records}
+    }
     names = ("tokens", "drafted", "accepted", "tried", "by_position")
     return {
-        lane: {"rows": _rows(records, lane), "parts": _parts(records, lane), **{n: getattr(t, n) for n in names}, **{k: v for k, v in t.metrics().items() if k != "seconds_per_token"}, "walltime_speedup": walltime_speedup(counts[0], t)}
+        lane: {
+            "rows": _rows(records, lane),
+            "parts": _parts(records, lane),
+            **{n: getattr(t, n) for n in names},
+            **{k: v for k, v in t.metrics().items() if k != "seconds_per_token"},
+            "walltime_speedup": walltime_speedup(counts[0], t),
+        }
         for lane, t in counts.items()
     }
 

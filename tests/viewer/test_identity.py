@@ -1,4 +1,5 @@
-"""A lane is known by itself, not by its number, name or length: what takes its place is drawn anew everywhere."""
+"""A lane is known by itself, not by its number, name or length: what takes its place is drawn anew
+everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A run in flight: nothing of the last one stays on the board, and what is chosen is where the board stands."""
+"""A run in flight: nothing of the last one stays on the board, and what is chosen is where the board
+stands."""
 
 from __future__ import annotations
 
@@ -34,16 +35,26 @@ def test_a_new_run_clears_what_stands_on_the_board_at_its_first_frame(drive, set
         page.evaluate(LOAD, json.dumps(OLD))
         page.evaluate("board.board.edge(1)")
         settled(page)
-        page.wait_for_function("document.querySelector('.chart .nm')")  # drawn a quarter of a second after the last time
+        page.wait_for_function(
+            "document.querySelector('.chart .nm')"
+        )  # drawn a quarter of a second after the last time
         before = page.evaluate(STAND)
-        assert re.search("[1-9]", before["strips"]) and before["chart"] and any(c.isdigit() for c in "".join(before["rate"]))
+        assert (
+            re.search("[1-9]", before["strips"])
+            and before["chart"]
+            and any(c.isdigit() for c in "".join(before["rate"]))
+        )
         page.evaluate("(v) => board.push(v)", frame(5, first, new=True, run="a"))
         settled(page)
         now = page.evaluate(STAND)
-        assert not [x for x in now["rate"] if x and x in before["rate"] and any(c in "123456789" for c in x)], now["rate"]
+        assert not [
+            x for x in now["rate"] if x and x in before["rate"] and any(c in "123456789" for c in x)
+        ], now["rate"]
         assert not re.search("[1-9]", now["strips"]) and now["head"] == TEXTS["headline.reading"]
         assert now["chart"] == [] and (layout == "watch" or now["won"] != before["won"])
-        assert not any(x.endswith("ms") and x != "0.0 ms" for x in now["ledger"]) and "ound " not in now["title"].replace("Round inspector", "")
+        assert not any(x.endswith("ms") and x != "0.0 ms" for x in now["ledger"]) and "ound " not in now[
+            "title"
+        ].replace("Round inspector", "")
 
     drive(use, size=(1400, 300))
 
@@ -51,11 +62,22 @@ def test_a_new_run_clears_what_stands_on_the_board_at_its_first_frame(drive, set
 def test_after_an_empty_board_the_panels_fill_while_the_run_goes_on(drive, settled) -> None:
     def use(page):
         page.evaluate(LOAD, json.dumps(OLD))
-        page.evaluate("(v) => board.push(v)", json.dumps({"s": 4, "new": True, "run": "n", "e": [], "status": {"state": "idle", "text": "A new conversation."}}))
+        page.evaluate(
+            "(v) => board.push(v)",
+            json.dumps(
+                {
+                    "s": 4,
+                    "new": True,
+                    "run": "n",
+                    "e": [],
+                    "status": {"state": "idle", "text": "A new conversation."},
+                }
+            ),
+        )
         settled(page)
         assert page.evaluate("document.querySelector('.p-insp .body').textContent") == ""
         cut = next(i for i, r in enumerate(NEW) if r["type"] == "done")
-        page.evaluate("(v) => board.push(v)", frame(5, sample.interleaved(NEW)[: cut], new=True, run="b"))
+        page.evaluate("(v) => board.push(v)", frame(5, sample.interleaved(NEW)[:cut], new=True, run="b"))
         page.wait_for_function("document.querySelector('.p-insp .body').textContent.length > 40")
 
     drive(use, size=(1400, 300))
@@ -69,7 +91,9 @@ def test_an_old_refused_token_shows_its_round_everywhere(drive, settled, layout)
         page.evaluate("board.board.edge(1)")
         settled(page)
         cell = page.locator(".lane[data-lane='1'] .cells [data-cell] .t").first
-        n = int(page.evaluate("document.querySelector(\".lane[data-lane='1'] .cells [data-cell]\").dataset.cell"))
+        n = int(
+            page.evaluate("document.querySelector(\".lane[data-lane='1'] .cells [data-cell]\").dataset.cell")
+        )
         cell.dispatch_event("click")
         settled(page)
         assert f"ound {n + 1}" in page.text_content(".p-insp h2")
@@ -81,7 +105,9 @@ def test_an_old_refused_token_shows_its_round_everywhere(drive, settled, layout)
 
 
 def test_the_rail_counts_a_refused_token_as_soon_as_it_lies_there(drive, settled) -> None:
-    first = next(r["round"] for r in OLD if r["type"] == "judge" and r["lane"] == 1 and r["verdict"] == "rejected")
+    first = next(
+        r["round"] for r in OLD if r["type"] == "judge" and r["lane"] == 1 and r["verdict"] == "rejected"
+    )
 
     def use(page):
         page.evaluate("board.setLayout('watch')")
@@ -89,7 +115,9 @@ def test_the_rail_counts_a_refused_token_as_soon_as_it_lies_there(drive, settled
         for phase, refused in ((2, "0"), (3, "1"), (4, "1")):
             page.evaluate("([round, phase]) => board.goto({ lane: 1, round, phase })", [first, phase])
             settled(page)
-            assert TEXTS["rail.lost"].split(",")[0].format(rejected=refused) in page.text_content(".lane[data-lane='1'] .rail .cap"), phase
+            assert TEXTS["rail.lost"].split(",")[0].format(rejected=refused) in page.text_content(
+                ".lane[data-lane='1'] .rail .cap"
+            ), phase
 
     drive(use)
 
@@ -102,10 +130,15 @@ def test_times_of_a_busy_machine_are_struck_out_while_it_runs_and_after(drive, s
     def use(page):
         page.evaluate("(l) => board.setLayout(l)", layout)
         for number, upto in enumerate((len(told) * 2 // 3, len(told)), 5):
-            page.evaluate("(v) => board.push(v)", frame(number, told[:upto], **({"new": True, "run": "a"} if number == 5 else {"snap": True})))
+            page.evaluate(
+                "(v) => board.push(v)",
+                frame(number, told[:upto], **({"new": True, "run": "a"} if number == 5 else {"snap": True})),
+            )
             settled(page)
             assert TEXTS["timing.busy"] in page.text_content(".notice .say")
-            struck = page.evaluate("[...document.querySelectorAll('.pfig .speed, .rtable td:nth-child(2)')].filter((e) => e.checkVisibility() && e.textContent).map((e) => getComputedStyle(e).textDecorationLine)")
+            struck = page.evaluate(
+                "[...document.querySelectorAll('.pfig .speed, .rtable td:nth-child(2)')].filter((e) => e.checkVisibility() && e.textContent).map((e) => getComputedStyle(e).textDecorationLine)"
+            )
             assert len(struck) > 1 and set(struck) == {"line-through"}
             assert page.locator(".rtable td.best:nth-child(2), .rtable td.best:nth-child(3)").count() == 0
             assert TEXTS["headline.fast"] not in page.text_content(".headline")
@@ -113,16 +146,25 @@ def test_times_of_a_busy_machine_are_struck_out_while_it_runs_and_after(drive, s
                 page.locator(".p-rate").scroll_into_view_if_needed()
                 page.wait_for_selector(".p-rate .nm")
                 named = page.locator(".p-rate .nm").all_text_contents()
-                assert len(named) > 1 and not [x for x in named if x.split()[-1].isdigit()], "no speed that does not count is named"
+                assert len(named) > 1 and not [x for x in named if x.split()[-1].isdigit()], (
+                    "no speed that does not count is named"
+                )
 
     drive(use)
 
 
 @pytest.mark.parametrize("layout", ["race", "watch"])
-@pytest.mark.parametrize("copied, said", [(12, "12 (20 %) copied from your earlier answers"), (0, ""), (62, ""), ("12", "")])
-def test_what_was_copied_from_earlier_answers_is_said_with_its_share(drive, settled, layout, copied, said) -> None:
+@pytest.mark.parametrize(
+    "copied, said", [(12, "12 (20 %) copied from your earlier answers"), (0, ""), (62, ""), ("12", "")]
+)
+def test_what_was_copied_from_earlier_answers_is_said_with_its_share(
+    drive, settled, layout, copied, said
+) -> None:
     """Of 61 tokens; a count that cannot be, or is no number, is not believed."""
-    told = [r | {"totals": r["totals"] | {"remembered": copied}} if r["type"] == "done" and r["lane"] == 1 else r for r in NEW]
+    told = [
+        r | {"totals": r["totals"] | {"remembered": copied}} if r["type"] == "done" and r["lane"] == 1 else r
+        for r in NEW
+    ]
 
     def use(page):
         page.evaluate("(l) => board.setLayout(l)", layout)
@@ -130,9 +172,15 @@ def test_what_was_copied_from_earlier_answers_is_said_with_its_share(drive, sett
         page.evaluate("board.board.focusLane(1)")
         page.evaluate("board.board.edge(1)")
         settled(page)
-        shown = page.evaluate("[...document.querySelectorAll('.lane[data-lane=\"1\"] .own')].map((e) => e.textContent)")
+        shown = page.evaluate(
+            "[...document.querySelectorAll('.lane[data-lane=\"1\"] .own')].map((e) => e.textContent)"
+        )
         assert [x.removeprefix(", ") for x in shown] == [said]
-        beside = page.evaluate("document.querySelector('.notice .say').textContent")  # in sight in Race, too, where texts are folded
-        assert (TEXTS["notice.remembered"].format(copied=12, tokens=61, title="Speculative decoding") in beside) == bool(said)
+        beside = page.evaluate(
+            "document.querySelector('.notice .say').textContent"
+        )  # in sight in Race, too, where texts are folded
+        assert (
+            TEXTS["notice.remembered"].format(copied=12, tokens=61, title="Speculative decoding") in beside
+        ) == bool(said)
 
     drive(use, size=(1400, 300))

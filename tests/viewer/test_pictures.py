@@ -1,5 +1,6 @@
-"""A picture in the viewer: patches as a grid in the order they were written, their verdicts, the picture beside them, and traces whose
-header claims nonsense."""
+"""A picture in the viewer: patches as a grid in the order they were written, their verdicts, the picture
+beside them, and traces whose header claims nonsense."""
+
 from __future__ import annotations
 
 import base64
@@ -13,7 +14,9 @@ from specviz.zoo.codec import ScaleCodec
 from ..message_codes import viewer_texts
 
 TEXTS = viewer_texts()
-SIDE, COLUMNS, ROWS = 2, 3, 2
+SIDE = 2
+COLUMNS = 3
+ROWS = 2
 FIRST = 10
 COLOURS = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (10, 20, 30)]
 
@@ -23,29 +26,60 @@ def pixels(code: int) -> bytes:
 
 
 def records(output, codes=(0, 1, 2, 3)) -> list[dict]:
-    """Plain decoding of one patch, then a round that drafts two patches: one is kept, one refused and corrected."""
+    """Plain decoding of one patch, then a round that drafts two patches: one is kept, one refused and
+    corrected."""
     rows: list[dict] = []
 
     def put(type, **fields):
         rows.append({"type": type, "seq": len(rows), "lane": 0, **fields})
 
-    put("header", schema="specviz-trace/1", run_id="r", created="2026-11-01T00:00:00Z", mode="recorded", clock="engine",
-        method=dict(key="speculative_jacobi", title="Jacobi", family="Parallel", exactness="exact", paper="", summary=""), knobs={},
-        prompt=dict(text="a red heart", ids=[1], turns=[]), sampling=dict(temperature=1.0, top_k=0, top_p=1.0, seed=0),
-        max_new_tokens=6, target=dict(name="pictures"), draft=None, tokenizer="pictures", env={}, top_k_saved=0, baseline_run_id=None,
-        output=output)
+    put(
+        "header",
+        schema="specviz-trace/1",
+        run_id="r",
+        created="2026-11-01T00:00:00Z",
+        mode="recorded",
+        clock="engine",
+        method=dict(
+            key="speculative_jacobi",
+            title="Jacobi",
+            family="Parallel",
+            exactness="exact",
+            paper="",
+            summary="",
+        ),
+        knobs={},
+        prompt=dict(text="a red heart", ids=[1], turns=[]),
+        sampling=dict(temperature=1.0, top_k=0, top_p=1.0, seed=0),
+        max_new_tokens=6,
+        target=dict(name="pictures"),
+        draft=None,
+        tokenizer="pictures",
+        env={},
+        top_k_saved=0,
+        baseline_run_id=None,
+        output=output,
+    )
     put("vocab", tokens={str(FIRST + i): base64.b64encode(pixels(i)).decode() for i in range(4)}, special=[])
     put("prefill", t0=0.0, t1=0.1, n=1)
 
     def texts(round, tokens):
-        put("text", round=round, pieces=[dict(tok=FIRST + t, b=base64.b64encode(pixels(t)).decode(), span=[0, 12]) for t in tokens])
+        put(
+            "text",
+            round=round,
+            pieces=[
+                dict(tok=FIRST + t, b=base64.b64encode(pixels(t)).decode(), span=[0, 12]) for t in tokens
+            ],
+        )
         put("timing", round=round, draft_ns=0, verify_ns=1, judge_ns=0, cache_ns=0, other_ns=0)
 
     put("draft", round=0, t0=0.1, t1=0.1, kind="none", nodes=[])
     put("verify", round=0, t0=0.1, t1=0.2, n_in=1)
     put("commit", round=0, t=0.2, path=[], tail=dict(tok=FIRST + codes[0], why="plain"), n_new=1)
     texts(0, codes[:1])
-    nodes = [dict(id=i, parent=i - 1, depth=i + 1, tok=FIRST + codes[i + 1], q=0.5, how="iid") for i in range(2)]
+    nodes = [
+        dict(id=i, parent=i - 1, depth=i + 1, tok=FIRST + codes[i + 1], q=0.5, how="iid") for i in range(2)
+    ]
     put("draft", round=1, t0=0.2, t1=0.2, kind="chain", nodes=nodes)
     put("verify", round=1, t0=0.2, t1=0.3, n_in=3)
     put("judge", round=1, node=0, rule="ratio", p=0.5, q=0.5, a=1.0, u=0.2, verdict="accepted")
@@ -70,7 +104,10 @@ READ = """() => { const at = (c, x, y) => [...c.getContext("2d").getImageData(x,
 
 
 def show(page, rows):
-    page.evaluate("(rows) => { globalThis.board = SpecVizBoard.mount(document.querySelector('.sv'), {trace: rows}); }", rows)
+    page.evaluate(
+        "(rows) => { globalThis.board = SpecVizBoard.mount(document.querySelector('.sv'), {trace: rows}); }",
+        rows,
+    )
     page.evaluate("board.goto({ round: 1, phase: 4 })")
 
 
@@ -83,7 +120,9 @@ def test_a_race_of_pictures_shows_them_first_and_a_text_after_it_does_not(drive,
         page.evaluate("board.setLayout('race')")
         settled(page)
         assert page.evaluate(state) == [True, True, True]
-        page.evaluate("(rows) => board.load(rows.map((r) => JSON.stringify(r)).join('\\n'))", records({"kind": "text"}))
+        page.evaluate(
+            "(rows) => board.load(rows.map((r) => JSON.stringify(r)).join('\\n'))", records({"kind": "text"})
+        )
         settled(page)
         assert not page.evaluate(state)[0]
 
@@ -91,7 +130,8 @@ def test_a_race_of_pictures_shows_them_first_and_a_text_after_it_does_not(drive,
 
 
 def test_a_picture_grows_patch_by_patch_in_the_colours_of_their_fate(drive, settled):
-    """After each round the picture holds the patches written so far, in its place; each patch has a frame in the colour of its verdict."""
+    """After each round the picture holds the patches written so far, in its place; each patch has a frame
+    in the colour of its verdict."""
     fate = """() => [...document.querySelectorAll(".stage .patches .live > .t")].map((t) => [t.dataset.v,
       getComputedStyle(t).backgroundColor])"""
     filled = """() => { const c = document.querySelector(".stage canvas.whole"), copy = Object.assign(document.createElement("canvas"), {
@@ -118,16 +158,24 @@ def test_patches_stand_in_a_grid_with_their_verdicts(drive, settled):
         show(page, records(PATCHES))
         settled(page)
         seen = page.evaluate(READ)
-        assert seen["verdicts"] == ["plain", "accepted", "correction"] and seen["grid"] == COLUMNS and seen["shown"]
+        assert (
+            seen["verdicts"] == ["plain", "accepted", "correction"]
+            and seen["grid"] == COLUMNS
+            and seen["shown"]
+        )
         assert [tuple(c[:3]) for c in seen["colours"]] == [COLOURS[0], COLOURS[1], COLOURS[3]]
         assert seen["size"] == [COLUMNS * SIDE, ROWS * SIDE]
-        assert tuple(seen["third"][:3]) == COLOURS[3] and seen["fourth"][3] == 0, "a patch that is not painted yet is blank"
+        assert tuple(seen["third"][:3]) == COLOURS[3] and seen["fourth"][3] == 0, (
+            "a patch that is not painted yet is blank"
+        )
         assert seen["labels"][:2] == ["\u25a6 11", "\u25a6 12"] and seen["swatches"] >= 2 * SIDE * SIDE
 
     drive(use)
 
 
-@pytest.mark.parametrize("output", [{"kind": "text"}, {"kind": "sound"}, {"kind": "patches", "rows": 2, "columns": 3}])
+@pytest.mark.parametrize(
+    "output", [{"kind": "text"}, {"kind": "sound"}, {"kind": "patches", "rows": 2, "columns": 3}]
+)
 def test_what_is_no_picture_is_text(drive, settled, output):
     def use(page):
         show(page, records(output))
@@ -162,13 +210,52 @@ def growing(codes: np.ndarray, limit: int = 14) -> list[dict]:
     for round, grid in enumerate(GRIDS["grids"]):
         ids, small = list(range(at, min(limit, at + grid * grid))), round == 2
         at += grid * grid
-        rows.append(dict(type="draft", lane=0, round=round, t0=round + 0.1, t1=round + 0.1 + 0.1 * small, kind="none", nodes=[]))
+        rows.append(
+            dict(
+                type="draft",
+                lane=0,
+                round=round,
+                t0=round + 0.1,
+                t1=round + 0.1 + 0.1 * small,
+                kind="none",
+                nodes=[],
+            )
+        )
         if not small:
-            rows.append(dict(type="verify", lane=0, round=round, t0=round + 0.1, t1=round + 0.2, n_in=grid * grid))
-        rows.append(dict(type="commit", lane=0, round=round, t=round + 0.3, path=[], n_new=len(ids),
-                         tail=dict(tok=FIRST + ids[-1], why="small" if small else "plain")))
-        rows.append(dict(type="text", lane=0, round=round, pieces=[dict(tok=FIRST + i, b=tokens[str(FIRST + i)], span=[0, 12]) for i in ids]))
-        rows.append(dict(type="timing", lane=0, round=round, draft_ns=0, verify_ns=1, judge_ns=0, cache_ns=0, other_ns=0))
+            rows.append(
+                dict(type="verify", lane=0, round=round, t0=round + 0.1, t1=round + 0.2, n_in=grid * grid)
+            )
+        rows.append(
+            dict(
+                type="commit",
+                lane=0,
+                round=round,
+                t=round + 0.3,
+                path=[],
+                n_new=len(ids),
+                tail=dict(tok=FIRST + ids[-1], why="small" if small else "plain"),
+            )
+        )
+        rows.append(
+            dict(
+                type="text",
+                lane=0,
+                round=round,
+                pieces=[dict(tok=FIRST + i, b=tokens[str(FIRST + i)], span=[0, 12]) for i in ids],
+            )
+        )
+        rows.append(
+            dict(
+                type="timing",
+                lane=0,
+                round=round,
+                draft_ns=0,
+                verify_ns=1,
+                judge_ns=0,
+                cache_ns=0,
+                other_ns=0,
+            )
+        )
     rows.append(dict(type="done", lane=0, finish="stop", totals=dict(tokens=limit, rounds=2), peak_mem=None))
     for seq, row in enumerate(rows):
         row["seq"] = seq
@@ -176,7 +263,10 @@ def growing(codes: np.ndarray, limit: int = 14) -> list[dict]:
     return rows
 
 
-@pytest.mark.parametrize("needs, named", [(["draft"], True), (["draft:pard"], True), (["head:medusa", "tree"], False), ([], False), (None, True)])
+@pytest.mark.parametrize(
+    "needs, named",
+    [(["draft"], True), (["draft:pard"], True), (["head:medusa", "tree"], False), ([], False), (None, True)],
+)
 def test_a_draft_is_named_only_where_a_method_asks_for_one(drive, settled, needs, named):
     """A trace that does not say what its methods need names it."""
     rows = records({"kind": "text"})
@@ -199,21 +289,33 @@ def test_scales_stand_side_by_side_and_show_the_picture_as_python_sums_it(drive,
     codec = ScaleCodec(None, codes, FIRST, GRIDS["grids"], ())
 
     def use(page):
-        page.evaluate("(rows) => { globalThis.board = SpecVizBoard.mount(document.querySelector('.sv'), {trace: rows}); }", growing(codes, limit))
+        page.evaluate(
+            "(rows) => { globalThis.board = SpecVizBoard.mount(document.querySelector('.sv'), {trace: rows}); }",
+            growing(codes, limit),
+        )
         page.evaluate("board.goto({ round: 2, phase: 4 })")
         settled(page)
         boxes = page.evaluate(BOXES)
         assert [(box["title"], box["cells"], box["small"]) for box in boxes] == [
-            ("1 \u00d7 1", 1, False), ("2 \u00d7 2", 4, False), ("3 \u00d7 3", limit - 5, True)]
+            ("1 \u00d7 1", 1, False),
+            ("2 \u00d7 2", 4, False),
+            ("3 \u00d7 3", limit - 5, True),
+        ]
         for box, upto in zip(boxes, (1, 5, limit)):
             wanted = codec.pixels(codes[:upto].tobytes()).astype(int).ravel()
             assert np.abs(wanted - np.array(box["rgb"])).max() <= 1
-        assert page.text_content(".paxis .mid") == TEXTS["passes.block.small"], "no block is called a pass of the large model"
+        assert page.text_content(".paxis .mid") == TEXTS["passes.block.small"], (
+            "no block is called a pass of the large model"
+        )
         page.wait_for_function(  # no verdict that no patch of it can have, once the legend follows the board
             "(keys) => [...document.querySelectorAll('.legend [data-filter], .legend .scalekey')].filter((e) => e.offsetWidth)"
-            ".map((e) => e.textContent).join() === keys.join()", arg=[TEXTS["scale.large"], TEXTS["scale.small"]])
+            ".map((e) => e.textContent).join() === keys.join()",
+            arg=[TEXTS["scale.large"], TEXTS["scale.small"]],
+        )
         if limit == 14:
-            assert page.evaluate(PLACES) == [[x, y] for y in range(3) for x in range(3)], "whoever points at a patch selects that one"
+            assert page.evaluate(PLACES) == [[x, y] for y in range(3) for x in range(3)], (
+                "whoever points at a patch selects that one"
+            )
         page.evaluate("board.goto({ round: 1, phase: 4 })")
         settled(page)
         assert len(page.evaluate(BOXES)) == 2

@@ -21,27 +21,72 @@ RECORDS = sample.trace("chain")
 
 def test_the_assets_hold_every_file_and_no_dangerous_call() -> None:
     js, css = viewer_assets()
-    assert {str(p.relative_to(ASSETS).with_suffix("")) for p in ASSETS.rglob("*.js")} == {*scripts(), "gradio"}
+    assert {str(p.relative_to(ASSETS).with_suffix("")) for p in ASSETS.rglob("*.js")} == {
+        *scripts(),
+        "gradio",
+    }
     assert "SpecVizBoard" in js and ".sv" in css
     code = re.sub(r"/\*.*?\*/", "", js, flags=re.S)
-    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "import(", "fetch(", "XMLHttpRequest", "WebSocket", "http://", "https://", "sessionStorage", "indexedDB", "cookie"):
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "import(",
+        "fetch(",
+        "XMLHttpRequest",
+        "WebSocket",
+        "http://",
+        "https://",
+        "sessionStorage",
+        "indexedDB",
+        "cookie",
+    ):
         assert word not in code.replace("http://www.w3.org/2000/svg", ""), word
-    assert [p.stem for p in ASSETS.rglob("*.js") if "localStorage" in p.read_text(encoding="utf-8")] == ["colours"]
+    assert [p.stem for p in ASSETS.rglob("*.js") if "localStorage" in p.read_text(encoding="utf-8")] == [
+        "colours"
+    ]
 
 
 def test_every_rule_is_under_sv_and_no_shorthand_carries_a_variable() -> None:
     css = re.sub(r"/\*.*?\*/", "", viewer_assets()[1], flags=re.S)
     css = re.sub(r"@keyframes[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", css)
-    for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", css.replace("@media (prefers-color-scheme: dark) {", "").replace("@media (prefers-reduced-motion: reduce) {", "")):
+    for selectors, body in re.findall(
+        r"([^{}]+)\{([^{}]*)\}",
+        css.replace("@media (prefers-color-scheme: dark) {", "").replace(
+            "@media (prefers-reduced-motion: reduce) {", ""
+        ),
+    ):
         for one in selectors.strip("} \n").split(","):
             assert re.match(r"(\.dark )?\.sv\b", one.strip()), one
         assert not re.search(r":(where|is|not|has)\([^)]*,", selectors)
         for name, value in re.findall(r"([a-z-]+)\s*:\s*([^;]+)", body):
-            assert not (name in ("font", "background", "border", "outline", "text-decoration", "border-top", "border-bottom", "border-left", "border-right", "animation", "transition", "flex") and "var(" in value), (name, value)
+            assert not (
+                name
+                in (
+                    "font",
+                    "background",
+                    "border",
+                    "outline",
+                    "text-decoration",
+                    "border-top",
+                    "border-bottom",
+                    "border-left",
+                    "border-right",
+                    "animation",
+                    "transition",
+                    "flex",
+                )
+                and "var(" in value
+            ), (name, value)
 
 
 def test_the_page_is_inert_data_and_named_scripts() -> None:
-    evil = sample.trace("chain", text="</script><script>alert(1)</script><!-- \u2028 ${x}", prompt="</script><!--")
+    evil = sample.trace(
+        "chain", text="</script><script>alert(1)</script><!-- \u2028 ${x}", prompt="</script><!--"
+    )
     page = to_html(evil, title="<b>&")
     assert page.count("<script") == 2 and page.count("</script>") == 2
     assert "<title>&lt;b&gt;&amp;</title>" in page
@@ -57,7 +102,10 @@ def test_a_page_from_a_path_an_object_and_a_list_is_the_same(tmp_path) -> None:
     assert to_html(path) == to_html(str(path)) == to_html(trace) == to_html(RECORDS)
 
 
-@pytest.mark.parametrize("content, code", [("", "trace.empty"), ("not json\n", "trace.json"), ("[]\n", "trace.record"), ("7\n", "trace.record")])
+@pytest.mark.parametrize(
+    "content, code",
+    [("", "trace.empty"), ("not json\n", "trace.json"), ("[]\n", "trace.record"), ("7\n", "trace.record")],
+)
 def test_a_broken_file_is_refused_with_its_name(tmp_path, content, code) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text(content, encoding="utf-8")

@@ -1,4 +1,5 @@
-"""Every picture of the board as a file: a drawing that needs no page, with what it shows and where it comes from."""
+"""Every picture of the board as a file: a drawing that needs no page, with what it shows and where it comes
+from."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ from .test_board import LOAD, at_end
 SVG = "{http://www.w3.org/2000/svg}"
 PROMPT = "<b>two & three</b>"
 RACE = sample.race(("plain", "chain", "tree"), prompt=PROMPT, tokens=60)
-WHERE = {"the passes": ".passes", "the draft": ".p-insp", "the throughput": ".p-rate", "the times": ".p-time", "this picture": ".body"}
+WHERE = {
+    "the passes": ".passes",
+    "the draft": ".p-insp",
+    "the throughput": ".p-rate",
+    "the times": ".p-time",
+    "this picture": ".body",
+}
 
 
 def saved(page, what: str, kind: str = "SVG") -> bytes:
@@ -36,11 +43,18 @@ def test_every_picture_is_saved_whole_and_says_where_it_comes_from(drive, settle
             root = ET.fromstring(saved(page, what))
             text = " ".join(t.text or "" for t in root.iter(SVG + "text"))
             assert len(list(root.iter())) > 25, what
-            for fact in ("Draft tree", PROMPT, "greedy" if RACE[0]["sampling"]["temperature"] == 0 else "temperature", "drawn by specviz"):
+            for fact in (
+                "Draft tree",
+                PROMPT,
+                "greedy" if RACE[0]["sampling"]["temperature"] == 0 else "temperature",
+                "drawn by specviz",
+            ):
                 assert fact in " ".join(text.split()), (what, fact)
             names = {name for node in root.iter() for name in node.attrib}
             assert not names & {"class", "style"} and not any(n.startswith("on") for n in names), what
-            assert not any("var(" in v or "color-mix" in v for node in root.iter() for v in node.attrib.values()), what
+            assert not any(
+                "var(" in v or "color-mix" in v for node in root.iter() for v in node.attrib.values()
+            ), what
         bitmap = saved(page, "the draft", "PNG")
         assert bitmap[:8] == b"\x89PNG\r\n\x1a\n" and struct.unpack(">I", bitmap[16:20])[0] == 3600
 
@@ -65,18 +79,39 @@ def test_on_a_projector_every_drawn_letter_has_fourteen_pixels(drive, settled) -
 
 
 def test_the_probabilities_are_saved_as_a_picture_of_their_own(drive, settled) -> None:
-    """They stand on the page as HTML: what is saved has every figure of the card, and nothing that needs the page."""
+    """They stand on the page as HTML: what is saved has every figure of the card, and nothing that needs
+    the page."""
+
     def use(page):
         page.evaluate(LOAD, json.dumps(RACE))
         at_end(page, settled)
-        judge = next(r for r in RACE if r["type"] == "judge" and r["lane"] == 1 and r["verdict"] == "rejected" and r["a"] is not None)
-        page.evaluate("(at) => board.goto(at)", {"lane": 1, "round": judge["round"], "node": judge["node"], "tab": "why"})
+        judge = next(
+            r
+            for r in RACE
+            if r["type"] == "judge" and r["lane"] == 1 and r["verdict"] == "rejected" and r["a"] is not None
+        )
+        page.evaluate(
+            "(at) => board.goto(at)",
+            {"lane": 1, "round": judge["round"], "node": judge["node"], "tab": "why"},
+        )
         settled(page)
         root = ET.fromstring(saved(page, "this picture"))
         text = " ".join(" ".join(t.text or "" for t in root.iter(SVG + "text")).split())
-        for fact in ("Rejected", f"{judge['a']:.3f}", f"{judge['u']:.3f}", "p target", "q draft", "residual", "drawn by specviz"):
+        for fact in (
+            "Rejected",
+            f"{judge['a']:.3f}",
+            f"{judge['u']:.3f}",
+            "p target",
+            "q draft",
+            "residual",
+            "drawn by specviz",
+        ):
             assert fact in text, (fact, text)
         assert len(list(root.iter(SVG + "rect"))) > 8
-        assert not any("var(" in v or "color-mix" in v or v == "NaN" for node in root.iter() for v in node.attrib.values())
+        assert not any(
+            "var(" in v or "color-mix" in v or v == "NaN"
+            for node in root.iter()
+            for v in node.attrib.values()
+        )
 
     drive(use, accept_downloads=True)

@@ -1,4 +1,5 @@
-"""What stopped a newcomer: things that lay over each other, answers out of sight, and figures that were not those of the run."""
+"""What stopped a newcomer: things that lay over each other, answers out of sight, and figures that were not
+those of the run."""
 
 from __future__ import annotations
 
@@ -29,8 +30,15 @@ def test_nothing_lies_over_the_player_however_wide_the_board_is(drive, settled, 
             page.evaluate("board.goto({ lane: 1, round: 2, phase: 4 })")
             settled(page)
             assert page.evaluate(OVER) == []
-        page.evaluate("document.querySelector('.p-insp .sum').textContent = 'The draft guessed 4 tokens as a tree; the target kept a path of 2 and corrected the next: 3 tokens from one pass.'")
-        assert page.evaluate("(() => { const h = document.querySelector('.p-insp .phead'); return h.scrollHeight - h.clientHeight; })()") <= 0
+        page.evaluate(
+            "document.querySelector('.p-insp .sum').textContent = 'The draft guessed 4 tokens as a tree; the target kept a path of 2 and corrected the next: 3 tokens from one pass.'"
+        )
+        assert (
+            page.evaluate(
+                "(() => { const h = document.querySelector('.p-insp .phead'); return h.scrollHeight - h.clientHeight; })()"
+            )
+            <= 0
+        )
 
     drive(use, size=(1440, 900))
 
@@ -38,7 +46,9 @@ def test_nothing_lies_over_the_player_however_wide_the_board_is(drive, settled, 
 @pytest.mark.parametrize("size", [(1100, 700), (390, 844)], ids=["desk", "phone"])
 def test_what_is_asked_for_comes_into_sight_above_what_covers_the_board(drive, settled, size) -> None:
     def use(page):
-        page.evaluate("document.body.style.setProperty('--sv-below', '150px'); document.body.style.paddingBottom = '150px'")
+        page.evaluate(
+            "document.body.style.setProperty('--sv-below', '150px'); document.body.style.paddingBottom = '150px'"
+        )
         page.evaluate(LOAD, json.dumps(RUN))
         page.evaluate("board.setLayout('watch'); board.goto({ lane: 1, round: 3, phase: 4, tab: 'token' })")
         settled(page)
@@ -47,8 +57,12 @@ def test_what_is_asked_for_comes_into_sight_above_what_covers_the_board(drive, s
         settled(page)
         box = page.locator(".short p").bounding_box()
         assert box["y"] >= 0 and box["y"] + box["height"] <= size[1] - 150
-        top = page.evaluate("(() => { const t = document.querySelector('.lane .term'); t.scrollIntoView({ block: 'center' }); return t.getBoundingClientRect().top; })()")
-        page.evaluate("(y) => { document.body.style.setProperty('--sv-below', innerHeight - y - 60 + 'px'); }", top)
+        top = page.evaluate(
+            "(() => { const t = document.querySelector('.lane .term'); t.scrollIntoView({ block: 'center' }); return t.getBoundingClientRect().top; })()"
+        )
+        page.evaluate(
+            "(y) => { document.body.style.setProperty('--sv-below', innerHeight - y - 60 + 'px'); }", top
+        )
         page.hover(".lane .term")
         assert page.locator(".lane .term .tip").bounding_box()["y"] < top
 
@@ -60,11 +74,26 @@ def test_while_a_run_is_loaded_the_last_one_is_named_as_what_it_is(drive, settle
         page.evaluate(LOAD, json.dumps(RUN))
         said = lambda: [page.text_content(s) for s in (".mode", ".notice .say")]  # noqa: E731
         for number, state in enumerate(("loading", "queued"), 1):
-            page.evaluate("(f) => board.push(JSON.stringify(f))", {"s": number, "e": [], "status": {"state": state, "text": "Soon."}})
+            page.evaluate(
+                "(f) => board.push(JSON.stringify(f))",
+                {"s": number, "e": [], "status": {"state": state, "text": "Soon."}},
+            )
             settled(page)
-            assert said() == ["Recorded", "Soon." + TEXTS["notice.waits"].format(what=TEXTS["notice.recording"])]
+            assert said() == [
+                "Recorded",
+                "Soon." + TEXTS["notice.waits"].format(what=TEXTS["notice.recording"]),
+            ]
             assert float(page.evaluate("getComputedStyle(document.querySelector('.headline')).opacity")) < 0.6
-        page.evaluate("(f) => board.push(JSON.stringify(f))", {"s": 9, "new": True, "run": "b", "e": sample.race(("chain",), mode="live")[:-1], "status": {"state": "live", "text": ""}})
+        page.evaluate(
+            "(f) => board.push(JSON.stringify(f))",
+            {
+                "s": 9,
+                "new": True,
+                "run": "b",
+                "e": sample.race(("chain",), mode="live")[:-1],
+                "status": {"state": "live", "text": ""},
+            },
+        )
         settled(page)
         assert said()[0] == "Live" and page.locator(".sv.last").count() == 0
 
@@ -73,6 +102,7 @@ def test_while_a_run_is_loaded_the_last_one_is_named_as_what_it_is(drive, settle
 
 def test_a_run_stopped_before_its_first_token_leaves_the_last_one_under_its_own_name(drive, settled) -> None:
     """It was the old recording that stood there as "Stopped"."""
+
     def use(page):
         said = lambda: [page.text_content(s) for s in (".mode", ".notice .say")]  # noqa: E731
         tell = lambda f: (page.evaluate("(f) => board.push(JSON.stringify(f))", f), settled(page))  # noqa: E731
@@ -80,18 +110,31 @@ def test_a_run_stopped_before_its_first_token_leaves_the_last_one_under_its_own_
         page.evaluate(LOAD, json.dumps(RUN))
         tell({"s": 1, "e": [], "status": {"state": "loading", "text": "Soon."}})
         tell({"s": 2, "e": [], "status": stopped})
-        assert said() == ["Recorded", stopped["text"] + TEXTS["notice.stays"].format(what=TEXTS["notice.recording"])]
+        assert said() == [
+            "Recorded",
+            stopped["text"] + TEXTS["notice.stays"].format(what=TEXTS["notice.recording"]),
+        ]
         assert float(page.evaluate("getComputedStyle(document.querySelector('.headline')).opacity")) == 1
         live = sample.race(("chain",), mode="live")
         tell({"s": 9, "new": True, "run": "b", "e": live[:-1], "status": {"state": "live", "text": ""}})
         tell({"s": 10, "e": live, "snap": True, "status": {"state": "done", "text": ""}})
         tell({"s": 11, "e": [], "status": {"state": "queued", "text": "One before."}})
         tell({"s": 12, "e": [], "status": stopped})
-        assert said() == ["Finished", stopped["text"] + TEXTS["notice.stays"].format(what=TEXTS["notice.before"])]
+        assert said() == [
+            "Finished",
+            stopped["text"] + TEXTS["notice.stays"].format(what=TEXTS["notice.before"]),
+        ]
         tell({"s": 13, "e": [], "status": {"state": "error", "text": "It failed."}})
         assert said() == ["Error", "It failed." + TEXTS["notice.stays"].format(what=TEXTS["notice.before"])]
         tell({"s": 20, "new": True, "run": "c", "e": live[:-1], "status": {"state": "live", "text": ""}})
-        tell({"s": 21, "e": live[:-1], "snap": True, "status": {"state": "stopped", "text": "Stopped; what was decoded is kept."}})
+        tell(
+            {
+                "s": 21,
+                "e": live[:-1],
+                "snap": True,
+                "status": {"state": "stopped", "text": "Stopped; what was decoded is kept."},
+            }
+        )
         assert said() == ["Stopped", "Stopped; what was decoded is kept."]
 
     drive(use)
@@ -119,14 +162,22 @@ def test_a_figure_of_the_place_reached_says_so_and_the_end_is_the_end_of_all(dri
 @pytest.mark.parametrize("size", [(1440, 900), (1920, 1080)], ids=["desk", "projector"])
 def test_a_race_is_short_until_its_parts_are_opened_and_uses_the_width(drive, settled, size) -> None:
     """It was 2,570 px tall; verdict, passes, proof and table come first, the rest opens when asked."""
+
     def use(page):
         page.evaluate(LOAD, json.dumps(RUN))
         page.evaluate("board.setLayout('race')")
         at_end(page, settled)
         tall = page.evaluate("document.querySelector('.sv').offsetHeight")
-        tops = page.evaluate("['.won', '.passes .prows', '.parts', '.rtable', '.opens'].map((s) => document.querySelector('.sv ' + s).getBoundingClientRect().top)")
+        tops = page.evaluate(
+            "['.won', '.passes .prows', '.parts', '.rtable', '.opens'].map((s) => document.querySelector('.sv ' + s).getBoundingClientRect().top)"
+        )
         assert tall < 1700 and tops == sorted(tops)
-        assert page.evaluate("[...document.querySelectorAll('.opens')].filter((e) => e.checkVisibility()).map((e) => e.getAttribute('aria-expanded'))") == ["false"] * 3
+        assert (
+            page.evaluate(
+                "[...document.querySelectorAll('.opens')].filter((e) => e.checkVisibility()).map((e) => e.getAttribute('aria-expanded'))"
+            )
+            == ["false"] * 3
+        )
         assert page.locator(".passes").bounding_box()["width"] > 0.9 * size[0]
         page.click("[aria-label='Texts of all methods']")
         settled(page)

@@ -1,4 +1,5 @@
-"""Watch and the public api: one lane large, steps inside a round, links between the views, blanks, big trees, the phone."""
+"""Watch and the public api: one lane large, steps inside a round, links between the views, blanks, big
+trees, the phone."""
 
 from __future__ import annotations
 
@@ -21,7 +22,14 @@ def test_the_api_says_where_it_is_goes_elsewhere_and_tells_of_changes(drive, set
         page.evaluate("board.setLayout('watch'); board.goto({ lane: 2, round: 4, node: 1, tab: 'mask' })")
         settled(page)
         where = page.evaluate("board.where()")
-        assert {k: where[k] for k in ("layout", "lane", "round", "phase", "node", "tab")} == {"layout": "watch", "lane": 2, "round": 4, "phase": 4, "node": 1, "tab": "mask"}
+        assert {k: where[k] for k in ("layout", "lane", "round", "phase", "node", "tab")} == {
+            "layout": "watch",
+            "lane": 2,
+            "round": 4,
+            "phase": 4,
+            "node": 1,
+            "tab": "mask",
+        }
         assert page.evaluate("heard.at(-1)") == where
         link = page.evaluate("board.link()")
         assert link == "#layout=watch&lane=2&round=4&phase=4&node=1&tab=mask"
@@ -54,7 +62,10 @@ def test_one_lane_is_large_and_the_switch_keeps_the_moment(drive, settled) -> No
         assert where["lane"] == 3 and abs(where["t"] - t) < 0.06
         assert page.evaluate("[...document.querySelectorAll('.lane')].map((l) => l.dataset.lane)") == ["3"]
         assert page.locator(".prow").count() == 2  # plain decoding's passes stand above the open lane's
-        assert page.evaluate("document.querySelector('[data-pick=\"3\"]').getAttribute('aria-pressed')") == "true"
+        assert (
+            page.evaluate("document.querySelector('[data-pick=\"3\"]').getAttribute('aria-pressed')")
+            == "true"
+        )
         page.evaluate("board.goto({ lane: 2, round: 3 })")
         settled(page)
         for step, phase in ((1, "1"), (3, "3"), (4, "4")):  # inside the round, from the inspector
@@ -88,7 +99,12 @@ def test_node_mask_row_and_text_are_one_thing(drive, settled) -> None:
         assert page.evaluate(lit) == ""
         page.click(f".mask [data-node='{kept}'] .band")
         settled(page)
-        assert page.evaluate("document.querySelectorAll('.tree .node.sel, .mask .mrow.sel, .stage .t.sel').length") == 3
+        assert (
+            page.evaluate(
+                "document.querySelectorAll('.tree .node.sel, .mask .mrow.sel, .stage .t.sel').length"
+            )
+            == 3
+        )
 
     drive(use)
 
@@ -120,10 +136,15 @@ def test_blanks_and_open_bytes_are_shown_on_demand_and_change_no_text(drive, set
         settled(page)
         assert page.evaluate(SHOWN_TEXT, 1) == sample.UNICODE
         assert page.evaluate("document.querySelectorAll('.stage .ws').length") > 5
-        assert "\\xE4" in page.evaluate("[...document.querySelectorAll('.stage .chip')].map((c) => c.textContent).join()")
+        assert "\\xE4" in page.evaluate(
+            "[...document.querySelectorAll('.stage .chip')].map((c) => c.textContent).join()"
+        )
         page.keyboard.press("m")
         settled(page)
-        assert page.evaluate("document.querySelectorAll('.stage .ws').length") == 0 and page.evaluate(SHOWN_TEXT, 1) == sample.UNICODE
+        assert (
+            page.evaluate("document.querySelectorAll('.stage .ws').length") == 0
+            and page.evaluate(SHOWN_TEXT, 1) == sample.UNICODE
+        )
 
     drive(use)
 
@@ -148,7 +169,9 @@ def test_a_tree_of_150_nodes_is_readable_first_and_whole_on_demand(drive, settle
         page.focus(".treebox")
         page.keyboard.press("0")
         assert page.evaluate(wide) < before
-        page.evaluate("document.querySelector('.treebox').dispatchEvent(new WheelEvent('wheel', { deltaY: -120, ctrlKey: true, bubbles: true, cancelable: true }))")
+        page.evaluate(
+            "document.querySelector('.treebox').dispatchEvent(new WheelEvent('wheel', { deltaY: -120, ctrlKey: true, bubbles: true, cancelable: true }))"
+        )
         zoomed = page.evaluate(wide)
         page.click("[data-zoom=in]")
         page.click("[data-zoom=in]")
@@ -157,7 +180,13 @@ def test_a_tree_of_150_nodes_is_readable_first_and_whole_on_demand(drive, settle
         page.mouse.down()
         page.mouse.move(box["x"] + 120, box["y"] + 90, steps=4)
         page.mouse.up()
-        assert page.evaluate("(() => { const b = document.querySelector('.treebox'); return b.scrollLeft + b.scrollTop; })()") > 20 and zoomed > 0
+        assert (
+            page.evaluate(
+                "(() => { const b = document.querySelector('.treebox'); return b.scrollLeft + b.scrollTop; })()"
+            )
+            > 20
+            and zoomed > 0
+        )
         page.focus(".treebox")
         page.keyboard.press("ArrowDown")
         settled(page)
@@ -173,7 +202,9 @@ def test_on_a_phone_the_inspector_follows_in_the_page(drive, settled) -> None:
         page.evaluate("board.goto({ lane: 1, round: 4 })")
         settled(page)
         where = "(s) => document.querySelector(s).getBoundingClientRect().top"
-        assert page.evaluate(where, ".p-stage") < page.evaluate(where, ".p-insp") and page.is_visible(".tlist")
+        assert page.evaluate(where, ".p-stage") < page.evaluate(where, ".p-insp") and page.is_visible(
+            ".tlist"
+        )
         page.tap(".lane .stage .live .now >> nth=0")
         page.tap(".tlist button >> nth=1")
         settled(page)
@@ -181,7 +212,9 @@ def test_on_a_phone_the_inspector_follows_in_the_page(drive, settled) -> None:
         settled(page)
         assert page.get_attribute(".sv", "data-phase") == "1"
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        small = page.evaluate("[...document.querySelectorAll('.keys button, .seg button, .steps button')].filter((b) => b.offsetParent && b.getBoundingClientRect().height < 32).length")
+        small = page.evaluate(
+            "[...document.querySelectorAll('.keys button, .seg button, .steps button')].filter((b) => b.offsetParent && b.getBoundingClientRect().height < 32).length"
+        )
         assert small == 0
 
     drive(use, size=(390, 844), has_touch=True)
@@ -193,10 +226,16 @@ def test_right_to_left_text_keeps_its_order(drive, settled) -> None:
     def use(page):
         page.evaluate(LOAD, json.dumps(records))
         at_end(page, settled)
-        assert page.evaluate("getComputedStyle(document.querySelector('.lane .stage .text')).direction") == "rtl"
-        x = page.evaluate("[...document.querySelectorAll('.lane[data-lane=\"1\"] .stage .live .t')].slice(0, 4).map((t) => t.getBoundingClientRect().left)")
+        assert (
+            page.evaluate("getComputedStyle(document.querySelector('.lane .stage .text')).direction") == "rtl"
+        )
+        x = page.evaluate(
+            "[...document.querySelectorAll('.lane[data-lane=\"1\"] .stage .live .t')].slice(0, 4).map((t) => t.getBoundingClientRect().left)"
+        )
         assert x == sorted(x, reverse=True) and len(x) == 4
-        mark = page.evaluate("(() => { const t = document.querySelector('.stage .t.cor'); return [getComputedStyle(t, '::before').right, getComputedStyle(t, '::before').left]; })()")
+        mark = page.evaluate(
+            "(() => { const t = document.querySelector('.stage .t.cor'); return [getComputedStyle(t, '::before').right, getComputedStyle(t, '::before').left]; })()"
+        )
         assert mark[0] == "-4px"
 
     drive(use)
@@ -212,7 +251,9 @@ def test_a_copy_points_at_its_source(drive, settled) -> None:
         page.evaluate("(k) => board.goto({ lane: 1, round: k, tab: 'lens' })", at)
         settled(page)
         assert page.locator(".arcs path").count() >= 1
-        assert page.evaluate("[...document.querySelectorAll('.stage .src')].map((t) => +t.dataset.i)")[:2] == [0, 1]
+        assert page.evaluate("[...document.querySelectorAll('.stage .src')].map((t) => +t.dataset.i)")[
+            :2
+        ] == [0, 1]
         assert page.locator(".lens .arc").count() >= 2
         page.evaluate("board.setLayout('race')")
         settled(page)
@@ -221,19 +262,28 @@ def test_a_copy_points_at_its_source(drive, settled) -> None:
     drive(use)
 
 
-def test_an_exported_page_opens_where_its_link_points_and_can_sit_in_a_slide(drive, settled, tmp_path) -> None:
+def test_an_exported_page_opens_where_its_link_points_and_can_sit_in_a_slide(
+    drive, settled, tmp_path
+) -> None:
     path = tmp_path / "trace.html"
     path.write_text(to_html(RACE), encoding="utf-8")
 
     def use(page):
         page.evaluate("location.hash = '#layout=watch&lane=2&round=4&node=1&tab=log'")
         page.locator(".sv[data-round='4']").wait_for()
-        assert page.locator(".sub [aria-selected=true]").text_content() == "Log" and page.locator(".tree .node.sel").count() == 1
+        assert (
+            page.locator(".sub [aria-selected=true]").text_content() == "Log"
+            and page.locator(".tree .node.sel").count() == 1
+        )
         for text in page.locator(".lane .page").all():  # the page's own rules stay outside the board
-            assert text.evaluate("(e) => { const c = getComputedStyle(e); return [c.paddingTop, c.paddingLeft, c.paddingBottom, c.maxWidth]; }") == ["0px", "0px", "0px", "none"]
+            assert text.evaluate(
+                "(e) => { const c = getComputedStyle(e); return [c.paddingTop, c.paddingLeft, c.paddingBottom, c.maxWidth]; }"
+            ) == ["0px", "0px", "0px", "none"]
         page.evaluate("location.hash = '#layout=watch&lane=2&round=5&embed=1'")
         page.locator(".sv[data-round='5']").wait_for()
-        seen = page.evaluate("[...document.querySelectorAll('.sv > *, .grid > *')].filter((e) => e.offsetHeight > 1 && !e.matches('.grid')).map((e) => e.classList[0] + ' ' + (e.classList[1] || ''))")
+        seen = page.evaluate(
+            "[...document.querySelectorAll('.sv > *, .grid > *')].filter((e) => e.offsetHeight > 1 && !e.matches('.grid')).map((e) => e.classList[0] + ' ' + (e.classList[1] || ''))"
+        )
         assert seen == ["hero ", "panel passes", "panel p-stage"]
 
     drive(use, html=path)
@@ -255,12 +305,21 @@ def test_while_guesses_stand_what_is_still_to_come_is_pale_and_begins_with_a_wor
 
 
 def test_at_temperature_0_a_chain_shows_softmax_under_its_tokens(drive, settled) -> None:
-    records = [row | {"top_softmax": [[row["top_p"][0][0], 0.999]]} if row["type"] == "judge" and row.get("top_p") else row
-               for row in sample.race(("plain", "chain"), tokens=20)]
+    records = [
+        row | {"top_softmax": [[row["top_p"][0][0], 0.999]]}
+        if row["type"] == "judge" and row.get("top_p")
+        else row
+        for row in sample.race(("plain", "chain"), tokens=20)
+    ]
 
     def use(page):
         for temperature, words in ((0.0, "softmax"), (1.0, "target p")):
-            rows = [row | {"sampling": row["sampling"] | {"temperature": temperature}} if row["type"] == "header" else row for row in records]
+            rows = [
+                row | {"sampling": row["sampling"] | {"temperature": temperature}}
+                if row["type"] == "header"
+                else row
+                for row in records
+            ]
             page.evaluate(LOAD, json.dumps(rows))
             page.evaluate("board.goto({ layout: 'watch', lane: 1, round: 2, phase: 4 })")
             settled(page)

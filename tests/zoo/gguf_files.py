@@ -1,4 +1,6 @@
-"""Tiny GGUF files, written with the package gguf as llama.cpp's converter writes them, from networks of transformers."""
+"""Tiny GGUF files, written with the package gguf as llama.cpp's converter writes them, from networks of
+transformers."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,8 +13,21 @@ import transformers
 
 from ..run.fakes import byte_level
 
-VOCAB, HIDDEN, HEADS, LAYERS, SIZE, INNER = 300, 64, 4, 3, 32, 96
-ARCHITECTURES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "gemma": "Gemma", "gemma2": "Gemma2", "gemma3": "Gemma3Text", "phi3": "Phi3"}
+VOCAB = 300
+HIDDEN = 64
+HEADS = 4
+LAYERS = 3
+SIZE = 32
+INNER = 96
+ARCHITECTURES = {
+    "llama": "Llama",
+    "qwen2": "Qwen2",
+    "qwen3": "Qwen3",
+    "gemma": "Gemma",
+    "gemma2": "Gemma2",
+    "gemma3": "Gemma3Text",
+    "phi3": "Phi3",
+}
 
 
 def network(kind: str, seed: int = 0, **more: Any) -> torch.nn.Module:
@@ -24,14 +39,28 @@ def network(kind: str, seed: int = 0, **more: Any) -> torch.nn.Module:
     if kind in ("gemma2", "gemma3"):
         size |= {"query_pre_attn_scalar": SIZE, "sliding_window": 8}
     if kind == "gemma3":
-        size["rope_parameters"] = {"full_attention": {"rope_type": "default", "rope_theta": 5000.0},
-                                   "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0}}
+        size["rope_parameters"] = {
+            "full_attention": {"rope_type": "default", "rope_theta": 5000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0},
+        }
     else:
         size["rope_parameters"] = {"rope_type": "default", "rope_theta": 5000.0}
     config = getattr(transformers, f"{name}Config")(
-        vocab_size=VOCAB, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=2,
-        intermediate_size=INNER, max_position_embeddings=256, rms_norm_eps=1e-5, tie_word_embeddings=kind.startswith("gemma"),
-        bos_token_id=1, eos_token_id=2, pad_token_id=0, initializer_range=0.2, **size | more)
+        vocab_size=VOCAB,
+        hidden_size=HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=2,
+        intermediate_size=INNER,
+        max_position_embeddings=256,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=kind.startswith("gemma"),
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+        initializer_range=0.2,
+        **size | more,
+    )
     torch.manual_seed(seed)
     with torch.no_grad():
         net = getattr(transformers, f"{name.removesuffix('Text')}ForCausalLM")(config).eval()
@@ -46,23 +75,44 @@ def neighbours(weight: torch.Tensor, heads: int) -> torch.Tensor:
     return weight.reshape(heads, 2, weight.shape[0] // heads // 2, -1).transpose(1, 2).reshape(weight.shape)
 
 
-def write(path: Path, kind: str = "llama", net: torch.nn.Module | None = None, blocks: str = "F32", keys: dict[str, Any] | None = None,
-          drop: tuple[str, ...] = (), tensors: dict[str, np.ndarray] | None = None, pre: str = "gpt-2") -> torch.nn.Module:
-    """Write the network (a random one by default); blocks: the type of its matrices. keys: metadata that is added, None to leave one
-    out. drop: tensors left out; tensors: added ones. Returns the network that transformers would run."""
+def write(
+    path: Path,
+    kind: str = "llama",
+    net: torch.nn.Module | None = None,
+    blocks: str = "F32",
+    keys: dict[str, Any] | None = None,
+    drop: tuple[str, ...] = (),
+    tensors: dict[str, np.ndarray] | None = None,
+    pre: str = "gpt-2",
+) -> torch.nn.Module:
+    """Write the network (a random one by default); blocks: the type of its matrices. keys: metadata that is
+    added, None to leave one out. drop: tensors left out; tensors: added ones. Returns the network that
+    transformers would run."""
     net = network(kind) if net is None else net
     config, names = net.config, gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, kind.upper()), LAYERS)
     writer = gguf.GGUFWriter(str(path), kind)
     theta = config.rope_parameters.get("full_attention", config.rope_parameters)["rope_theta"]
     size = getattr(config, "head_dim", None) or HIDDEN // HEADS
     described = {
-        "context_length": config.max_position_embeddings, "embedding_length": HIDDEN, "block_count": LAYERS, "feed_forward_length": INNER,
-        "attention.head_count": HEADS, "attention.head_count_kv": 2, "attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": theta,
-        "rope.dimension_count": size, "attention.key_length": size, "attention.value_length": size}
+        "context_length": config.max_position_embeddings,
+        "embedding_length": HIDDEN,
+        "block_count": LAYERS,
+        "feed_forward_length": INNER,
+        "attention.head_count": HEADS,
+        "attention.head_count_kv": 2,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "rope.freq_base": theta,
+        "rope.dimension_count": size,
+        "attention.key_length": size,
+        "attention.value_length": size,
+    }
     if kind in ("gemma2", "gemma3"):
         described["attention.sliding_window"] = config.sliding_window
     if kind == "gemma2":
-        described |= {"attn_logit_softcapping": config.attn_logit_softcapping, "final_logit_softcapping": config.final_logit_softcapping}
+        described |= {
+            "attn_logit_softcapping": config.attn_logit_softcapping,
+            "final_logit_softcapping": config.final_logit_softcapping,
+        }
     if kind == "gemma3":
         described["rope.freq_base_swa"] = 1000.0
     metadata = {f"{kind}.{key}": value for key, value in described.items()} | vocabulary(pre) | (keys or {})
@@ -86,7 +136,9 @@ def write(path: Path, kind: str = "llama", net: torch.nn.Module | None = None, b
             writer.add_tensor(name, np.ascontiguousarray(weight, np.float32))
         else:
             type_ = getattr(gguf.GGMLQuantizationType, blocks)
-            writer.add_tensor(name, gguf.quants.quantize(np.ascontiguousarray(weight, np.float32), type_), raw_dtype=type_)
+            writer.add_tensor(
+                name, gguf.quants.quantize(np.ascontiguousarray(weight, np.float32), type_), raw_dtype=type_
+            )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -104,10 +156,20 @@ def vocabulary(pre: str) -> dict[str, Any]:
     tokens = [names.get(i, f"[PAD{i}]") for i in range(VOCAB)]
     special = set(tokenizer.all_special_ids)
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-    return {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre, "tokenizer.ggml.tokens": tokens,
-            "tokenizer.ggml.token_type": [3 if i in special or tokens[i].startswith("[PAD") else 1 for i in range(VOCAB)],
-            "tokenizer.ggml.merges": merges, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
-            "tokenizer.ggml.padding_token_id": 0, "tokenizer.ggml.add_bos_token": False, "tokenizer.chat_template": tokenizer.chat_template}
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [
+            3 if i in special or tokens[i].startswith("[PAD") else 1 for i in range(VOCAB)
+        ],
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.padding_token_id": 0,
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": tokenizer.chat_template,
+    }
 
 
 def add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:

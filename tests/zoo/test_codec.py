@@ -1,4 +1,6 @@
-"""Codecs: text stays what its tokenizer makes of it; a picture's patches come back as pixels; damaged files are refused."""
+"""Codecs: text stays what its tokenizer makes of it; a picture's patches come back as pixels; damaged files
+are refused."""
+
 from __future__ import annotations
 
 import base64
@@ -50,7 +52,7 @@ def test_patches_come_back_as_pixels_in_raster_order():
     assert pixels.shape == (4, 6, 3)
     for place, code in enumerate(order):
         row, column = divmod(place, 3)
-        assert (pixels[2 * row:2 * row + 2, 2 * column:2 * column + 2] == CODES[code]).all()
+        assert (pixels[2 * row : 2 * row + 2, 2 * column : 2 * column + 2] == CODES[code]).all()
     assert (pixels[2:, 4:] == 128).all(), "a missing patch is grey"
     assert (np.asarray(Image.open(io.BytesIO(made.file(data))).convert("RGB")) == pixels).all()
     assert made.table.output_bytes(2) == b"" and made.table(made.first) == CODES[0].tobytes()
@@ -62,7 +64,11 @@ def test_streams_of_text_get_text_as_it_grows_and_one_line_about_a_picture():
     made = codec()
     paint = made.decoder()
     patch = made.table.output_bytes(made.first)
-    assert paint(patch) == paint(patch) == "" and paint(b"", True) == made.describe(2 * patch) and "2 of 6" in made.describe(2 * patch)
+    assert (
+        paint(patch) == paint(patch) == ""
+        and paint(b"", True) == made.describe(2 * patch)
+        and "2 of 6" in made.describe(2 * patch)
+    )
 
 
 def test_neighbours_are_the_nearest_other_entries():
@@ -75,8 +81,15 @@ def test_neighbours_are_the_nearest_other_entries():
 
 
 def written(tmp_path, **changes):
-    good = {"kind": "patches", "rows": 2, "columns": 3, "patch": 2, "first": 5, "things": ["heart"],
-            "codes": base64.b64encode(CODES.tobytes()).decode()}
+    good = {
+        "kind": "patches",
+        "rows": 2,
+        "columns": 3,
+        "patch": 2,
+        "first": 5,
+        "things": ["heart"],
+        "codes": base64.b64encode(CODES.tobytes()).decode(),
+    }
     (tmp_path / FILE).write_text(json.dumps({**good, **changes}), encoding="utf-8")
     return tmp_path
 
@@ -85,8 +98,20 @@ def test_a_codec_is_read_from_its_file(tmp_path):
     assert (open_codec(written(tmp_path), lambda: make_tokenizer(6)).codes == CODES).all()
 
 
-@pytest.mark.parametrize("changes", [{"kind": "sound"}, {"rows": 0}, {"columns": 10**6}, {"patch": "2"}, {"first": -1}, {"codes": "???"},
-                                     {"codes": base64.b64encode(b"12345").decode()}, {"things": "heart"}, {"things": [1]}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "sound"},
+        {"rows": 0},
+        {"columns": 10**6},
+        {"patch": "2"},
+        {"first": -1},
+        {"codes": "???"},
+        {"codes": base64.b64encode(b"12345").decode()},
+        {"things": "heart"},
+        {"things": [1]},
+    ],
+)
 def test_a_damaged_codec_is_refused_by_code(tmp_path, changes):
     with pytest.raises(ZooError) as error:
         open_codec(written(tmp_path, **changes), lambda: make_tokenizer(6))

@@ -1,4 +1,5 @@
 """What the page and every trace say of the machine."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,6 @@
-"""No draft ends a run or changes its text: narrower, wider, with a shorter context, with logits that overflow, with unknown tokens."""
+"""No draft ends a run or changes its text: narrower, wider, with a shorter context, with logits that
+overflow, with unknown tokens."""
+
 from __future__ import annotations
 
 import json
@@ -21,9 +23,16 @@ from specviz.zoo.draft_model import CAPABILITIES, DraftModel
 from .checkpoints import write
 
 ROLES = {"draft", "middle"}
-HELPERS = {"proxy_decoding", "contrastive_decoding", "entropy_adaptive"}  # the second model takes part in the text itself
-METHODS = [key for key, method in catalogue().items() if ROLES & set(method.needs) and not set(method.needs) - ROLES - {"tree", "rewind"}
-           and key not in HELPERS]
+HELPERS = {
+    "proxy_decoding",
+    "contrastive_decoding",
+    "entropy_adaptive",
+}  # the second model takes part in the text itself
+METHODS = [
+    key
+    for key, method in catalogue().items()
+    if ROLES & set(method.needs) and not set(method.needs) - ROLES - {"tree", "rewind"} and key not in HELPERS
+]
 EXACT = [key for key in METHODS if catalogue()[key].exactness == "exact"]
 PROMPT = "the cat sat on the mat"
 
@@ -37,7 +46,10 @@ def drop_weights():
 def draft(folder, how: str):
     """A draft of one layer that the target's tokenizer fits, spoiled in one way."""
     write(folder, layers=1, seed=3, **({"max_position_embeddings": 40} if how == "short" else {}))
-    tensors, config = load_file(folder / "model.safetensors"), json.loads((folder / "config.json").read_text())
+    tensors, config = (
+        load_file(folder / "model.safetensors"),
+        json.loads((folder / "config.json").read_text()),
+    )
     embedding = tensors["model.embed_tokens.weight"]
     if how == "narrow":
         tensors["model.embed_tokens.weight"], config["vocab_size"] = embedding[:200].clone(), 200
@@ -54,11 +66,15 @@ def draft(folder, how: str):
 @pytest.fixture
 def pair(tmp_path, monkeypatch):
     """A loaded target with a spoiled draft, by the way it is spoiled."""
+
     def make(how: str):
         write(tmp_path / "target")
-        (tmp_path / "models.yaml").write_text("default: t\nbackends: {fast: [llama]}\nmodels:\n  t: {path: target}\n")
+        (tmp_path / "models.yaml").write_text(
+            "default: t\nbackends: {fast: [llama]}\nmodels:\n  t: {path: target}\n"
+        )
         monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
         return load("t", str(draft(tmp_path / how, how)), deterministic=True)
+
     return make
 
 
@@ -70,7 +86,9 @@ def run(loaded, method: str, temperature: float = 0.0, prompt: str = PROMPT, tok
     return SimpleNamespace(token_ids=ids, totals=events[-1].totals)
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["sample", "all"])
+@pytest.mark.parametrize(
+    "every", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["sample", "all"]
+)
 @pytest.mark.parametrize("how", ["narrow", "wide", "short", "overflow"])
 def test_every_method_ends_its_run_and_exact_ones_keep_the_text(pair, how, every):
     """Each method in ``make test`` with one of the four, and with all of them in ``make thorough``."""
@@ -89,7 +107,9 @@ def test_every_method_ends_its_run_and_exact_ones_keep_the_text(pair, how, every
 @pytest.mark.parametrize("method", sorted(HELPERS))
 def test_a_second_model_that_overflows_is_named(pair, method, temperature):
     """Its logits decide about the text, so the run ends; it says whose logits they are."""
-    *_, last = Session(pair("overflow"), method, sampling=Sampling(temperature=temperature), deterministic=True).run(PROMPT, 12)
+    *_, last = Session(
+        pair("overflow"), method, sampling=Sampling(temperature=temperature), deterministic=True
+    ).run(PROMPT, 12)
     assert isinstance(last, Failed) and "second model" in last.why, last
 
 
@@ -134,7 +154,9 @@ def test_a_method_that_writes_with_two_models_ends_at_the_shorter_context(pair, 
     assert isinstance(last, Finished) and last.finish == "context"
     assert len(session.encode(PROMPT)) + last.totals["tokens"] == 40
     *_, last = session.run("the cat " * 20, 40)
-    assert isinstance(last, Failed) and {"40", str(len(session.encode("the cat " * 20)))} <= set(re.findall(r"\d+", last.why))
+    assert isinstance(last, Failed) and {"40", str(len(session.encode("the cat " * 20)))} <= set(
+        re.findall(r"\d+", last.why)
+    )
 
 
 @pytest.mark.parametrize("method", sorted(HELPERS))
@@ -142,7 +164,11 @@ def test_a_method_that_writes_with_two_models_ends_at_the_shorter_context(pair, 
 def test_what_is_offered_with_a_draft_of_another_width_runs(pair, how, method):
     """Of a narrow or wide draft no half can be run, so proxy decoding is not offered with it."""
     loaded, card = pair(how), catalogue()[method]
-    assert (loaded.unsupported_reason(card) is None) == (method != "proxy_decoding") == (survey("t", str(loaded.draft_folder))(card) is None)
+    assert (
+        (loaded.unsupported_reason(card) is None)
+        == (method != "proxy_decoding")
+        == (survey("t", str(loaded.draft_folder))(card) is None)
+    )
     if loaded.unsupported_reason(card) is None:
         assert len(run(loaded, method, 1.0).token_ids) == 40
 
@@ -157,7 +183,8 @@ def test_an_overflow_is_reported_with_the_name_of_the_draft_and_drafting_stops(p
 
 @pytest.mark.parametrize("how", ["narrow", "wide"])
 def test_the_distribution_of_a_drafted_token_is_the_targets(pair, how):
-    """In 400 answers of two tokens, whose first one is drafted: the share of the token on which draft and target differ most."""
+    """In 400 answers of two tokens, whose first one is drafted: the share of the token on which draft and
+    target differ most."""
     loaded, answers = pair(how), 400
     ids = Session(loaded, "autoregressive").encode(PROMPT)
 
@@ -169,17 +196,27 @@ def test_the_distribution_of_a_drafted_token_is_the_targets(pair, how):
     token = int((target - draft).abs().argmax())
     found = 0
     for seed in range(answers):
-        session = Session(loaded, "speculative", sampling=Sampling(temperature=2.0, seed=seed), deterministic=True)
+        session = Session(
+            loaded, "speculative", sampling=Sampling(temperature=2.0, seed=seed), deterministic=True
+        )
         found += collect(session.run(PROMPT, 2)).token_ids[0] == token
     p, q = float(target[token]), float(draft[token])
     margin = 4 * (answers * p * (1 - p)) ** 0.5 + 1
-    assert abs(found - answers * p) < margin < abs(answers * q - answers * p), "a verifier that accepts every draft is caught"
+    assert abs(found - answers * p) < margin < abs(answers * q - answers * p), (
+        "a verifier that accepts every draft is caught"
+    )
 
 
 class Narrow:
     """A model of two tokens that offers more than a draft may use."""
 
-    vocab, context, hidden, layers, busy, passes, weights = 2, 16, 4, 1, 1.5, 3, "w"
+    vocab = 2
+    context = 16
+    hidden = 4
+    layers = 1
+    busy = 1.5
+    passes = 3
+    weights = "w"
     capabilities = frozenset({"tree", "draft_chain", "kv", "early"})
     rows = torch.zeros(1, 2)
 
@@ -192,7 +229,11 @@ class Narrow:
 
 def test_only_what_is_declared_is_reachable():
     model = DraftModel(Narrow(), 4, "narrow")
-    assert model.capabilities == {"tree", "draft_chain"} and model.capabilities <= CAPABILITIES and model.busy == 1.5
+    assert (
+        model.capabilities == {"tree", "draft_chain"}
+        and model.capabilities <= CAPABILITIES
+        and model.busy == 1.5
+    )
     assert model.score(DraftTree()).logits.softmax(-1).tolist() == [[0.5, 0.5, 0.0, 0.0]]
     for name in ("kv", "early", "rows", "model"):
         with pytest.raises(AttributeError):

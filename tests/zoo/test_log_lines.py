@@ -1,4 +1,5 @@
 """What cannot be read is left out, and a line of the log says so."""
+
 from __future__ import annotations
 
 import logging

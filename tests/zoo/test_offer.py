@@ -1,4 +1,5 @@
 """models.yaml as it is shipped, entries that are wrong, and what does not fit."""
+
 from __future__ import annotations
 
 import json
@@ -50,21 +51,27 @@ def book(tmp_path):
         lines += [f"  {name}: {{{text}}}" for name, text in {"first": GOOD, **entries}.items()]
         (tmp_path / "models.yaml").write_text("\n".join(lines) + "\n")
         return {row["name"]: "; ".join(row["problems"]) for row in check(register(tmp_path / "models.yaml"))}
+
     return problems
 
 
-@pytest.mark.parametrize("entry, says", [
-    (GOOD, ""),
-    (GOOD.replace(", licence: MIT", ""), "licence"),
-    (GOOD.replace(", memory: 2", ""), "memory"),
-    (GOOD + ", draft: first", "draft_size"),
-    ("path: nowhere, licence: MIT, about: A model.", "config.json"),
-    ("path: target, licence: MIT, about: A model., memory: 5", "size"),
-    ("path: target, licence: MIT, about: A model.", ""),
-])
+@pytest.mark.parametrize(
+    "entry, says",
+    [
+        (GOOD, ""),
+        (GOOD.replace(", licence: MIT", ""), "licence"),
+        (GOOD.replace(", memory: 2", ""), "memory"),
+        (GOOD + ", draft: first", "draft_size"),
+        ("path: nowhere, licence: MIT, about: A model.", "config.json"),
+        ("path: target, licence: MIT, about: A model., memory: 5", "size"),
+        ("path: target, licence: MIT, about: A model.", ""),
+    ],
+)
 def test_an_entry_is_held_against_what_it_says(book, entry, says):
     found = book(second=entry)
-    assert found["first"] == "" and (says in codes(found["second"], PROBLEMS) or says in found["second"] if says else found["second"] == "")
+    assert found["first"] == "" and (
+        says in codes(found["second"], PROBLEMS) or says in found["second"] if says else found["second"] == ""
+    )
 
 
 def test_a_draft_of_another_vocabulary_is_found_without_network(book, tmp_path):
@@ -75,7 +82,9 @@ def test_a_draft_of_another_vocabulary_is_found_without_network(book, tmp_path):
 
 
 def test_the_command_tells_problems_and_its_status(tmp_path, monkeypatch, capsys):
-    (tmp_path / "models.yaml").write_text(f"default: a\nbackends: {{hf: ['*']}}\nmodels:\n  a: {{hub: o/n, revision: {COMMIT}}}\n")
+    (tmp_path / "models.yaml").write_text(
+        f"default: a\nbackends: {{hf: ['*']}}\nmodels:\n  a: {{hub: o/n, revision: {COMMIT}}}\n"
+    )
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     assert main(["models", "--check"]) == 1
     assert f"a: {PROBLEMS['licence']}" in capsys.readouterr().out
@@ -84,7 +93,9 @@ def test_the_command_tells_problems_and_its_status(tmp_path, monkeypatch, capsys
 
 
 def test_what_does_not_fit_is_refused_before_a_byte_is_fetched(tmp_path, monkeypatch, capsys):
-    (tmp_path / "models.yaml").write_text(f"default: a\nbackends: {{hf: ['*']}}\nmodels:\n  a: {{{GOOD.replace('memory: 2', 'memory: 9000')}}}\n")
+    (tmp_path / "models.yaml").write_text(
+        f"default: a\nbackends: {{hf: ['*']}}\nmodels:\n  a: {{{GOOD.replace('memory: 2', 'memory: 9000')}}}\n"
+    )
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     monkeypatch.setattr("specviz.zoo.registry._fetched", lambda entry: pytest.fail("it was fetched"))
     with refuses(ZooError, "checkpoint.memory", 19800.0):
@@ -95,8 +106,14 @@ def test_what_does_not_fit_is_refused_before_a_byte_is_fetched(tmp_path, monkeyp
 
 def test_memory_follows_the_numbers_of_the_device(monkeypatch):
     entry = Entry("a", memory="10")
-    assert memory.needed_bytes(entry, torch.device("cpu")) == 2 * memory.needed_bytes(entry, torch.device("cuda")) == pytest.approx(22e9)
-    assert memory.needed_bytes(Entry("a", memory="10", quantise="bnb-4bit"), torch.device("cuda")) == pytest.approx(2.75e9)
+    assert (
+        memory.needed_bytes(entry, torch.device("cpu"))
+        == 2 * memory.needed_bytes(entry, torch.device("cuda"))
+        == pytest.approx(22e9)
+    )
+    assert memory.needed_bytes(
+        Entry("a", memory="10", quantise="bnb-4bit"), torch.device("cuda")
+    ) == pytest.approx(2.75e9)
     monkeypatch.setattr(memory, "free_bytes", lambda device, every=False: 22e9 if every else 11e9)
     assert memory.too_large_reason(entry, torch.device("cpu"))
     assert memory.too_large_reason(Entry("a", memory="10", device_map="auto"), torch.device("cpu")) is None
@@ -110,7 +127,9 @@ def test_fewer_bits_without_the_package_are_one_sentence(tmp_path, monkeypatch):
             quantised("a", kind)
     assert quantised("a", "") == {}
     write(tmp_path / "target")
-    (tmp_path / "models.yaml").write_text("default: a\nbackends: {fast: [llama], hf: ['*']}\nmodels:\n  a: {path: target, quantise: bnb-8bit}\n")
+    (tmp_path / "models.yaml").write_text(
+        "default: a\nbackends: {fast: [llama], hf: ['*']}\nmodels:\n  a: {path: target, quantise: bnb-8bit}\n"
+    )
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     with refuses(ZooError, "checkpoint.quantised", "bitsandbytes"):
         zoo.load(device="cpu")
@@ -118,8 +137,10 @@ def test_fewer_bits_without_the_package_are_one_sentence(tmp_path, monkeypatch):
 
 def test_an_entry_that_is_spread_runs_through_transformers_and_writes_the_same(tmp_path, monkeypatch):
     write(tmp_path / "target")
-    (tmp_path / "models.yaml").write_text("default: a\nbackends: {fast: [llama], hf: ['*']}\nmodels:\n  a: {path: target, device_map: auto}\n"
-                                          "  b: {path: target}\n")
+    (tmp_path / "models.yaml").write_text(
+        "default: a\nbackends: {fast: [llama], hf: ['*']}\nmodels:\n  a: {path: target, device_map: auto}\n"
+        "  b: {path: target}\n"
+    )
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     try:
         spread, whole = zoo.load("a", device="cpu"), zoo.load("b", device="cpu")
@@ -134,8 +155,14 @@ def test_an_entry_that_is_spread_runs_through_transformers_and_writes_the_same(t
 
 
 def test_a_configuration_adds_up():
-    llama = {"hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 128256, "num_attention_heads": 32, "num_key_value_heads": 8,
-             "intermediate_size": 14336}
+    llama = {
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "vocab_size": 128256,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 14336,
+    }
     assert estimated_parameters(llama) == pytest.approx(8.03e9, rel=0.001)
     assert estimated_parameters({"n_embd": 768}) is None
 
@@ -143,7 +170,9 @@ def test_a_configuration_adds_up():
 @pytest.mark.hub
 def test_the_hub_agrees_with_what_is_shipped():
     rows = check(register(ROOT / "models.yaml"), network=True)
-    wrong = [row for row in rows if row["problems"] and not any("gated" in problem for problem in row["problems"])]
+    wrong = [
+        row for row in rows if row["problems"] and not any("gated" in problem for problem in row["problems"])
+    ]
     assert wrong == []
 
 
@@ -156,17 +185,25 @@ def test_a_spread_model_may_take_every_card_and_the_processor(monkeypatch):
     sizes.check_memory("a", 180, *sizes.weight_devices(True))
     with refuses(ModelError, "checkpoint.memory"):
         sizes.check_memory("a", 181, *sizes.weight_devices(True))
-    assert memory.free_bytes(torch.device("cuda"), all_gpus=True) == 80 and memory.free_bytes(torch.device("cpu")) == 100
+    assert (
+        memory.free_bytes(torch.device("cuda"), all_gpus=True) == 80
+        and memory.free_bytes(torch.device("cpu")) == 100
+    )
 
 
 def test_a_datastore_of_another_tokenizer_is_not_offered(tmp_path, monkeypatch):
     write(tmp_path / "target")
     tokenizer = open_tokenizer(tmp_path / "target")
-    (tmp_path / "models.yaml").write_text("default: t\nbackends: {fast: [llama]}\nmodels:\n  t: {path: target}\nstores: {text: store}\n")
+    (tmp_path / "models.yaml").write_text(
+        "default: t\nbackends: {fast: [llama]}\nmodels:\n  t: {path: target}\nstores: {text: store}\n"
+    )
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     for mark, fits in (("0" * 16, False), (vocabulary_mark(tokenizer), True)):
         shutil.rmtree(tmp_path / "store", ignore_errors=True)
-        save(build_store("text", [tokenizer.encode("the cat sat on the mat")] * 3, mark=mark), tmp_path / "store")
+        save(
+            build_store("text", [tokenizer.encode("the cat sat on the mat")] * 3, mark=mark),
+            tmp_path / "store",
+        )
         for key in ("rest", "sam_store"):
             method = catalogue()[key]
             assert (load().unsupported_reason(method) is None) == (survey()(method) is None) == fits, key
@@ -204,28 +241,52 @@ def _other_words(folder):
     (folder / "tokenizer.json").write_text(json.dumps(text))
 
 
-SPOILED = {"fine": None, "no weights": lambda folder: (folder / "model.safetensors").unlink(), "torn weights": _torn, "another tokenizer": _other_words,
-           "no model": lambda folder: (folder / "config.json").write_text('{"model_type": "nonsense"}'),
-           "a broken tokenizer": lambda folder: (folder / "tokenizer.json").write_text("{}")}
-ROLES = {"draft": "speculative", "wide": "specinfer", "deep": "easyspec", "kind": "distillspec", "small": "staged_models", "other": "tli"}
+SPOILED = {
+    "fine": None,
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "torn weights": _torn,
+    "another tokenizer": _other_words,
+    "no model": lambda folder: (folder / "config.json").write_text('{"model_type": "nonsense"}'),
+    "a broken tokenizer": lambda folder: (folder / "tokenizer.json").write_text("{}"),
+}
+ROLES = {
+    "draft": "speculative",
+    "wide": "specinfer",
+    "deep": "easyspec",
+    "kind": "distillspec",
+    "small": "staged_models",
+    "other": "tli",
+}
 
 
-@pytest.mark.parametrize("how", [pytest.param(how, marks=pytest.mark.thorough if i % 3 else []) for i, how in enumerate(SPOILED)])
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=pytest.mark.thorough if i % 3 else []) for i, how in enumerate(SPOILED)]
+)
 @pytest.mark.parametrize("role", ROLES)
 def test_what_is_offered_runs_and_nothing_is_offered_that_would_fail(tmp_path, monkeypatch, role, how):
-    """A model of every role, right and spoiled in ways that its use would meet: the picker's survey and the loaded models agree, and
-    the method runs, or is not offered (a knob that needs further models is limited)."""
+    """A model of every role, right and spoiled in ways that its use would meet: the picker's survey and the
+    loaded models agree, and the method runs, or is not offered (a knob that needs further models is
+    limited)."""
     for name, layers, seed in (("target", 2, 0), ("draft", 1, 3), ("more", 1, 5)):
-        write(tmp_path / name, layers=layers, seed=seed, vocab=310 if (name, role) == ("more", "other") else 300)
+        write(
+            tmp_path / name, layers=layers, seed=seed, vocab=310 if (name, role) == ("more", "other") else 300
+        )
     spoil, at = SPOILED[how], tmp_path / ("draft" if role == "draft" else "more")
     if spoil:
         spoil(at)
-    entry = {"draft": "", "wide": "  d-wide: {path: more, role: draft}\n", "deep": "  d-deep: {path: more, role: draft}\n",
-             "kind": "  k: {path: more, role: draft, for: t, kind: distillspec}\n", "small": "  m: {path: more, role: draft}\n",
-             "other": "  o: {path: more, role: other_draft, for: t}\n"}[role]
+    entry = {
+        "draft": "",
+        "wide": "  d-wide: {path: more, role: draft}\n",
+        "deep": "  d-deep: {path: more, role: draft}\n",
+        "kind": "  k: {path: more, role: draft, for: t, kind: distillspec}\n",
+        "small": "  m: {path: more, role: draft}\n",
+        "other": "  o: {path: more, role: other_draft, for: t}\n",
+    }[role]
     small = ", draft: m" if role == "small" else ""
-    (tmp_path / "models.yaml").write_text("default: t\nbackends: {fast: [llama], hf: ['*']}\nmodels:\n  t: {path: target, draft: d}\n"
-                                          f"  d: {{path: draft, role: draft{small}}}\n{entry}")
+    (tmp_path / "models.yaml").write_text(
+        "default: t\nbackends: {fast: [llama], hf: ['*']}\nmodels:\n  t: {path: target, draft: d}\n"
+        f"  d: {{path: draft, role: draft{small}}}\n{entry}"
+    )
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     method = catalogue()[ROLES[role]]
     try:
@@ -238,7 +299,11 @@ def test_what_is_offered_runs_and_nothing_is_offered_that_would_fail(tmp_path, m
         elif role in ("draft", "kind", "small", "other"):
             assert offered == (spoil is None)
         if offered:
-            most = {knob.name: knob.value_at(loaded.knob_limits(method).get(knob.name, knob.top)) for knob in method.knobs if knob.needs}
+            most = {
+                knob.name: knob.value_at(loaded.knob_limits(method).get(knob.name, knob.top))
+                for knob in method.knobs
+                if knob.needs
+            }
             events = list(Session(loaded, method, most, Sampling(0.0)).run("tell me", 6))
             assert isinstance(events[-1], Finished) and not events[-1].totals.get("draft_stopped")
     finally:
@@ -248,7 +313,9 @@ def test_what_is_offered_runs_and_nothing_is_offered_that_would_fail(tmp_path, m
 def test_a_target_whose_tokenizer_cannot_be_read_offers_nothing(tmp_path, monkeypatch):
     write(tmp_path / "target")
     (tmp_path / "target" / "tokenizer.json").write_text("{}")
-    (tmp_path / "models.yaml").write_text("default: t\nbackends: {fast: [llama]}\nmodels:\n  t: {path: target}\n")
+    (tmp_path / "models.yaml").write_text(
+        "default: t\nbackends: {fast: [llama]}\nmodels:\n  t: {path: target}\n"
+    )
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     try:
         for method in (catalogue()["autoregressive"], catalogue()["prompt_lookup"]):

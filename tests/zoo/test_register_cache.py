@@ -1,4 +1,5 @@
 """models.yaml is parsed once for each time of change, however often the register is asked for."""
+
 from __future__ import annotations
 
 import os
@@ -10,9 +11,13 @@ from specviz.zoo.registry import ZooError, register
 
 
 def test_the_file_is_parsed_once_until_it_changes(tiny, tmp_path, monkeypatch):
-    path, parsed, compose = tmp_path / "models.yaml", [], yaml.compose
+    path = tmp_path / "models.yaml"
+    parsed = []
+    compose = yaml.compose
     path.write_text((tiny / "models.yaml").read_text())
-    monkeypatch.setattr(yaml, "compose", lambda *args, **options: parsed.append(1) or compose(*args, **options))
+    monkeypatch.setattr(
+        yaml, "compose", lambda *args, **options: parsed.append(1) or compose(*args, **options)
+    )
     first = [register(path) for _ in range(5)][0]
     assert len(parsed) == 1 and register(path) == first
     path.write_text(path.read_text() + "\n# a comment\n")

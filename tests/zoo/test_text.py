@@ -1,4 +1,5 @@
 """Tokens to text by bytes, stop strings, and prompts that cannot forge a control token."""
+
 from __future__ import annotations
 
 import pytest
@@ -10,9 +11,18 @@ from specviz.zoo.text import TokenBytes, Transcript, encode_chat, encode_plain
 from ..run.fakes import byte_level, metaspace, pieces, wordpiece
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
-TRICKY = ["plain words", " leading space", "\u00e9\u00e8 na\u00efve", "\u4f60\u597d\uff0c\u4e16\u754c", "tab\tnew\r\nline\n\n",
-          "\u0645\u0631\u062d\u0628\u0627", "\U0001f468\u200d\U0001f469\u200d\U0001f467 family", "\U0001f1eb\U0001f1f7 flag",
-          "\u202egnp.exe", "a\x00b"]
+TRICKY = [
+    "plain words",
+    " leading space",
+    "\u00e9\u00e8 na\u00efve",
+    "\u4f60\u597d\uff0c\u4e16\u754c",
+    "tab\tnew\r\nline\n\n",
+    "\u0645\u0631\u062d\u0628\u0627",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 family",
+    "\U0001f1eb\U0001f1f7 flag",
+    "\u202egnp.exe",
+    "a\x00b",
+]
 
 
 def written(tokenizer, ids):
@@ -81,7 +91,10 @@ def one_byte_tokens(text):
 
 
 @quick
-@given(st.text("ab\u00e9", max_size=12), st.lists(st.text("ab\u00e9", min_size=1, max_size=3), min_size=1, max_size=3))
+@given(
+    st.text("ab\u00e9", max_size=12),
+    st.lists(st.text("ab\u00e9", min_size=1, max_size=3), min_size=1, max_size=3),
+)
 def test_stop_strings_are_found_across_token_borders(text, stops):
     transcript = Transcript(TokenBytes(byte_level()), stops)
     tokens = one_byte_tokens(text)
@@ -91,9 +104,9 @@ def test_stop_strings_are_found_across_token_borders(text, stops):
         found = [whole.find(s.encode()) for s in stops if s.encode() in whole]
         assert transcript.stopped == bool(found)
         if found:
-            assert transcript.text.encode() == whole[:min(found)]
+            assert transcript.text.encode() == whole[: min(found)]
             return
-        kept = bytes(transcript.data[:transcript.stable_length])
+        kept = bytes(transcript.data[: transcript.stable_length])
         assert text.encode().startswith(kept)
     assert transcript.text == text
 
@@ -120,11 +133,18 @@ class Named:
 
 
 @quick
-@given(st.lists(st.integers(0, 7), max_size=12), st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=3),
-       st.integers(0, 2))
+@given(
+    st.lists(st.integers(0, 7), max_size=12),
+    st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=3),
+    st.integers(0, 2),
+)
 def test_no_text_is_shown_that_a_stop_string_removes_later(tokens, wanted, cut):
     """Also where the stop string reaches over a special token, which is no text."""
-    stops = [text for text in (b"".join(map(Named(), one)).decode("utf-8", "ignore")[cut:] for one in wanted) if text]
+    stops = [
+        text
+        for text in (b"".join(map(Named(), one)).decode("utf-8", "ignore")[cut:] for one in wanted)
+        if text
+    ]
     transcript, shown = Transcript(Named(), stops), 0
     for token in tokens:
         transcript.add(token)
@@ -169,7 +189,7 @@ def test_typed_special_text_is_plain_text(typed):
     assert [i for i in ids if i in table.special] == [i for i in frame if i in table.special]
     assert b"".join(map(table, ids)).decode() == f"<|user|>\n{typed}<|end|>\n<|assistant|>\n"
     body = tokenizer.encode("\n" + typed, add_special_tokens=False, split_special_tokens=True)
-    assert ids[1:1 + len(body)] == body  # text between two control tokens is encoded in one go
+    assert ids[1 : 1 + len(body)] == body  # text between two control tokens is encoded in one go
 
 
 def test_raw_prompts_too_and_lone_surrogates_do_no_harm():
@@ -182,4 +202,6 @@ def test_raw_prompts_too_and_lone_surrogates_do_no_harm():
 
 def test_without_a_template_the_texts_follow_each_other():
     tokenizer = wordpiece()
-    assert encode_chat(tokenizer, [{"role": "user", "content": "the cat"}, {"role": "user", "content": "sat"}]) == [1, 2, 4]
+    assert encode_chat(
+        tokenizer, [{"role": "user", "content": "the cat"}, {"role": "user", "content": "sat"}]
+    ) == [1, 2, 4]

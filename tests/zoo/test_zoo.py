@@ -1,4 +1,6 @@
-"""Models by name, folder and commit; weights shared; every way a model can be unusable said in one sentence."""
+"""Models by name, folder and commit; weights shared; every way a model can be unusable said in one
+sentence."""
+
 from __future__ import annotations
 
 import json
@@ -47,7 +49,15 @@ def test_the_default_pair_runs_every_method_it_says_it_can(at_home):
     for key in ("speculative", "draft_tree"):
         assert collect(Session(loaded, key).run("the cat", 12)).token_ids == plain.token_ids
     assert loaded.facts["target"] | {"parameters": 0} == {
-        "name": "tiny", "layers": 2, "hidden": 32, "vocab": 300, "parameters": 0, "nature": "", "backend": "fast", "forward": "eager"}
+        "name": "tiny",
+        "layers": 2,
+        "hidden": 32,
+        "vocab": 300,
+        "parameters": 0,
+        "nature": "",
+        "backend": "fast",
+        "forward": "eager",
+    }
     assert loaded.facts["target"]["parameters"] > loaded.facts["draft"]["parameters"] > 0
     assert {"machine", "device", "dtype", "threads", "torch", "transformers"} <= loaded.facts["env"].keys()
 
@@ -69,8 +79,13 @@ def test_end_tokens_come_from_the_generation_config_and_the_tokenizer(at_home, t
 
 def test_a_folder_will_do_and_has_no_draft_unless_named(at_home):
     loaded = load(str(at_home / "target"))
-    assert loaded.draft is None and missing_reason("draft", "target") in loaded.unsupported_reason(catalogue()["speculative"])
-    assert load(str(at_home / "target"), str(at_home / "draft")).unsupported_reason(catalogue()["speculative"]) is None
+    assert loaded.draft is None and missing_reason("draft", "target") in loaded.unsupported_reason(
+        catalogue()["speculative"]
+    )
+    assert (
+        load(str(at_home / "target"), str(at_home / "draft")).unsupported_reason(catalogue()["speculative"])
+        is None
+    )
     assert load(draft="none").draft is None
 
 
@@ -80,7 +95,9 @@ def test_names_that_are_no_models(at_home):
     refused("model.unknown: 'nope'", None, "nope")
     refused("model.unpinned: org/x", "org/x")
     refused("model.unpinned: org/x", "org/x@main")
-    refused("model.unknown", str(at_home / "target"), named_only=True)  # a visitor of the page gets names only
+    refused(
+        "model.unknown", str(at_home / "target"), named_only=True
+    )  # a visitor of the page gets names only
     refused("model.unknown", "org/x@" + "0" * 40, named_only=True)
     refused("model.missing: config.json", "missing")
     refused("model.missing: config.json", str(at_home))
@@ -93,7 +110,9 @@ def test_weights_that_an_installed_package_lacks_are_named_with_the_way_to_get_t
     monkeypatch.setattr(registry, "INSTALLED", at_home)
     zoo.forget()
     refused("model.not_packaged: SPECVIZ_MODELS", "missing")
-    assert len(needs) == 2 and all("SPECVIZ_MODELS" in load().unsupported_reason(method) for method in methods)
+    assert len(needs) == 2 and all(
+        "SPECVIZ_MODELS" in load().unsupported_reason(method) for method in methods
+    )
     zoo.forget()
 
 
@@ -128,7 +147,11 @@ def test_a_padded_draft_speaks_in_the_targets_width(at_home, tmp_path):
     (padded / "config.json").write_text(json.dumps(config | {"vocab_size": 320}))
     loaded = load(draft=str(padded))
     draft = loaded.kit().open("draft")
-    assert draft.vocab == 300 and "draft_chain" not in draft.capabilities and draft.capabilities < loaded.capabilities
+    assert (
+        draft.vocab == 300
+        and "draft_chain" not in draft.capabilities
+        and draft.capabilities < loaded.capabilities
+    )
     draft.sync([5, 6, 7])
     assert draft.score(DraftTree()).logits.shape == (1, 300)
     same = load().kit().open("draft")
@@ -146,8 +169,14 @@ def broken(folder, how):
 
 
 def test_checkpoints_that_cannot_be_used(at_home, tmp_path):
-    refused("checkpoint.lacks_weight: model.norm", broken(write(tmp_path / "a"), lambda t: t.pop("model.norm.weight")))
-    refused("checkpoint.not_numbers", broken(write(tmp_path / "b"), lambda t: t["model.norm.weight"].fill_(float("nan"))))
+    refused(
+        "checkpoint.lacks_weight: model.norm",
+        broken(write(tmp_path / "a"), lambda t: t.pop("model.norm.weight")),
+    )
+    refused(
+        "checkpoint.not_numbers",
+        broken(write(tmp_path / "b"), lambda t: t["model.norm.weight"].fill_(float("nan"))),
+    )
     cut = write(tmp_path / "c") / "model.safetensors"
     cut.write_bytes(cut.read_bytes()[:1000])
     refused("checkpoint.cut_short", str(cut.parent))
@@ -182,30 +211,58 @@ def test_the_survey_says_what_loading_would(at_home):
         assert outlook(method) == loaded.unsupported_reason(method)
 
 
-@pytest.mark.parametrize("text, says", [
-    ("default: x\nmodels: [", "line 2: "),
-    ("default: tiny\nbackends: {fast: [llama]}\nmodels:\n  tiny: {path: a}\n  tiny: {path: b}", "line 5: tiny is there twice"),
-    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, hub: b/c}", "line 4: tiny needs either a path or a hub id"),
-    ("default: tiny\nbackends: {}\nmodels:\n  tiny:\n    hub: b/c\n    revision: main", "line 5: tiny needs a hub id"),
-    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, colour: red}", "line 4: 'colour' is not one of"),
-    ("default: tiny\nbackends: {}\nmodels:\n  tiny: 3", "line 4: tiny must be a list of names"),
-    ("default: big\nbackends: {}\nmodels:\n  tiny: {path: a}", "line 1: there is no model 'big'"),
-    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, role: judge}", "line 4: the role of tiny"),
-    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, middle: big}", "line 1: there is no model 'big'"),
-    ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, role: draft, middle: tiny}", "line 4: tiny is no target"),
-    ("default: tiny\nbackends: {fast: llama}\nmodels:\n  tiny: {path: a}", "line 2: a row of backends"),
-    ("default: tiny\nmodels:\n  tiny: {path: a}", "line 1: backends must be"),
-    ("- a\n- b", "line 1: the file must be"), ("", "line 1: the file must be"), ("\x00", "line 1: "),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("default: x\nmodels: [", "line 2: "),
+        (
+            "default: tiny\nbackends: {fast: [llama]}\nmodels:\n  tiny: {path: a}\n  tiny: {path: b}",
+            "line 5: tiny is there twice",
+        ),
+        (
+            "default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, hub: b/c}",
+            "line 4: tiny needs either a path or a hub id",
+        ),
+        (
+            "default: tiny\nbackends: {}\nmodels:\n  tiny:\n    hub: b/c\n    revision: main",
+            "line 5: tiny needs a hub id",
+        ),
+        (
+            "default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, colour: red}",
+            "line 4: 'colour' is not one of",
+        ),
+        ("default: tiny\nbackends: {}\nmodels:\n  tiny: 3", "line 4: tiny must be a list of names"),
+        ("default: big\nbackends: {}\nmodels:\n  tiny: {path: a}", "line 1: there is no model 'big'"),
+        ("default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, role: judge}", "line 4: the role of tiny"),
+        (
+            "default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, middle: big}",
+            "line 1: there is no model 'big'",
+        ),
+        (
+            "default: tiny\nbackends: {}\nmodels:\n  tiny: {path: a, role: draft, middle: tiny}",
+            "line 4: tiny is no target",
+        ),
+        ("default: tiny\nbackends: {fast: llama}\nmodels:\n  tiny: {path: a}", "line 2: a row of backends"),
+        ("default: tiny\nmodels:\n  tiny: {path: a}", "line 1: backends must be"),
+        ("- a\n- b", "line 1: the file must be"),
+        ("", "line 1: the file must be"),
+        ("\x00", "line 1: "),
+    ],
+)
 def test_a_malformed_models_yaml_names_the_line(tmp_path, text, says):
     (tmp_path / "models.yaml").write_text(text)
     with pytest.raises(ZooError) as error:
         register(tmp_path / "models.yaml")
-    assert says in str(error.value) and str(error.value).startswith("models.yaml, line ") and str(error.value).endswith(".")
+    assert (
+        says in str(error.value)
+        and str(error.value).startswith("models.yaml, line ")
+        and str(error.value).endswith(".")
+    )
 
 
 def test_what_was_trained_for_a_target_is_found_by_its_config(tmp_path):
-    """In the target's folder of heads and beside it, without a row; of an unknown kind, unmarked or broken is not found."""
+    """In the target's folder of heads and beside it, without a row; of an unknown kind, unmarked or broken
+    is not found."""
     (tmp_path / "models.yaml").write_text("""
 default: fox
 models:
@@ -213,8 +270,15 @@ models:
   fox-tvdpp: {path: weights/old, role: draft, for: fox, kind: tvdpp}
 backends: {hf: ["*"]}
 """)
-    for place, kind, target in (("fox/heads/medusa", "medusa", "fox"), ("fox-glide", "glide", "fox"), ("elk-glide", "glide", "elk"), ("old", "tvdpp", "fox"),
-                                ("fox-other-draft", "other_draft", "fox"), ("fox-odd", "horoscope", "fox"), ("fox-s2d", "s2d", "fox")):
+    for place, kind, target in (
+        ("fox/heads/medusa", "medusa", "fox"),
+        ("fox-glide", "glide", "fox"),
+        ("elk-glide", "glide", "elk"),
+        ("old", "tvdpp", "fox"),
+        ("fox-other-draft", "other_draft", "fox"),
+        ("fox-odd", "horoscope", "fox"),
+        ("fox-s2d", "s2d", "fox"),
+    ):
         folder = tmp_path / "weights" / place
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(mark(kind, target)))
@@ -222,13 +286,24 @@ backends: {hf: ["*"]}
         (tmp_path / "weights" / name).mkdir()
         (tmp_path / "weights" / name / "config.json").write_text(text)
     book = register(tmp_path / "models.yaml")
-    found = {entry.name: (entry.role, entry.kind, entry.path.relative_to(tmp_path).as_posix()) for entry in book.made_for("fox", tmp_path / "weights" / "fox")}
-    assert found == {"fox-medusa": ("head", "medusa", "weights/fox/heads/medusa"), "fox-glide": ("head", "glide", "weights/fox-glide"),
-                     "fox-s2d": ("draft", "s2d", "weights/fox-s2d"), "fox-other-draft": ("other_draft", "", "weights/fox-other-draft"),
-                     "fox-tvdpp": ("draft", "tvdpp", "weights/old")}
+    found = {
+        entry.name: (entry.role, entry.kind, entry.path.relative_to(tmp_path).as_posix())
+        for entry in book.made_for("fox", tmp_path / "weights" / "fox")
+    }
+    assert found == {
+        "fox-medusa": ("head", "medusa", "weights/fox/heads/medusa"),
+        "fox-glide": ("head", "glide", "weights/fox-glide"),
+        "fox-s2d": ("draft", "s2d", "weights/fox-s2d"),
+        "fox-other-draft": ("other_draft", "", "weights/fox-other-draft"),
+        "fox-tvdpp": ("draft", "tvdpp", "weights/old"),
+    }
     elsewhere = register(tmp_path / "models.yaml").made_for("elk", tmp_path / "weights" / "elk")
-    assert [(entry.name, entry.kind) for entry in elsewhere] == [("elk-glide", "glide")], "a target that the file does not name"
-    (tmp_path / "weights/fox-glide/config.json").write_text(json.dumps(mark("glide", "elk") | {"changed": True}))
+    assert [(entry.name, entry.kind) for entry in elsewhere] == [("elk-glide", "glide")], (
+        "a target that the file does not name"
+    )
+    (tmp_path / "weights/fox-glide/config.json").write_text(
+        json.dumps(mark("glide", "elk") | {"changed": True})
+    )
     assert "fox-glide" not in register(tmp_path / "models.yaml").entries
 
 
@@ -240,9 +315,18 @@ stores: {text: words, dense: {fox: of-fox, owl: of-owl}}
 backends: {hf: ["*"]}
 """)
     book = register(tmp_path / "models.yaml")
-    offered = {name: {store: place.name for store, place in book.stores_of(name).items()} for name in ("fox", "owl", "hen")}
-    assert offered == {"fox": {"text": "words", "dense": "of-fox"}, "owl": {"text": "words", "dense": "of-owl"}, "hen": {"text": "words"}}
-    (tmp_path / "models.yaml").write_text("default: fox\nmodels: {fox: {path: fox}}\nstores: {dense: {elk: there}}\nbackends: {hf: ['*']}")
+    offered = {
+        name: {store: place.name for store, place in book.stores_of(name).items()}
+        for name in ("fox", "owl", "hen")
+    }
+    assert offered == {
+        "fox": {"text": "words", "dense": "of-fox"},
+        "owl": {"text": "words", "dense": "of-owl"},
+        "hen": {"text": "words"},
+    }
+    (tmp_path / "models.yaml").write_text(
+        "default: fox\nmodels: {fox: {path: fox}}\nstores: {dense: {elk: there}}\nbackends: {hf: ['*']}"
+    )
     with refuses(ZooError, "models_yaml.entry", "'elk'"):
         register(tmp_path / "models.yaml")
 
@@ -254,7 +338,9 @@ def test_no_models_yaml(tmp_path):
 
 def test_a_forward_that_is_not_there(tmp_path, monkeypatch):
     write(tmp_path / "target")
-    (tmp_path / "models.yaml").write_text("default: t\nbackends: {warp: [llama]}\nmodels:\n  t: {path: target}")
+    (tmp_path / "models.yaml").write_text(
+        "default: t\nbackends: {warp: [llama]}\nmodels:\n  t: {path: target}"
+    )
     monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
     refused("models_yaml.entry: 'warp'")
 
@@ -267,11 +353,17 @@ def test_the_projects_own_register():
         assert entry.about and entry.licence and (entry.size or entry.name in made), entry.name
         assert entry.path or len(entry.revision) == 40
     assert {e.role for e in book.entries.values()} == {"target", "draft", "head", "other_draft"}
-    for name in ("Llama-specviz-16M", "SmolLM2-135M-Instruct"):  # where a recipe puts what it makes, there it is looked for
+    for name in (
+        "Llama-specviz-16M",
+        "SmolLM2-135M-Instruct",
+    ):  # where a recipe puts what it makes, there it is looked for
         job = Job(target=name, ship=True)
         for entry in book.made_for(name, book.entries[name].path):
             if entry.kind and entry.target == name:
-                assert job.shipped_folder(job.model_name(entry.kind)) == entry.path and job.model_name(entry.kind) == entry.name
+                assert (
+                    job.shipped_folder(job.model_name(entry.kind)) == entry.path
+                    and job.model_name(entry.kind) == entry.name
+                )
     own = {kind for kind in trained_parts() if "chat" in Job().sections(kind)}
     assert own == {e.kind for e in book.made_for(book.default, book.entries[book.default].path)} - {""}
 
@@ -280,7 +372,9 @@ def test_other_architectures_go_through_transformers(tmp_path, at_home):
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=128, bos_token_id=1, eos_token_id=2)
+    config = GPT2Config(
+        vocab_size=300, n_embd=32, n_layer=2, n_head=2, n_positions=128, bos_token_id=1, eos_token_id=2
+    )
     GPT2LMHeadModel(config).save_pretrained(tmp_path / "gpt")
     shutil.copy(at_home / "target" / "tokenizer.json", tmp_path / "gpt")
     shutil.copy(at_home / "target" / "tokenizer_config.json", tmp_path / "gpt")
@@ -310,7 +404,9 @@ def test_whatever_is_missing_there_is_a_sentence():
 
     plain = catalogue()["autoregressive"]
     for need in ("draft", "tree", "rewind", "early", "skip", "kv", "tap:final", "store:text"):
-        message = unsupported_reason(replace(plain, needs=frozenset({need})), "gpt2", frozenset(), has_draft=False)
+        message = unsupported_reason(
+            replace(plain, needs=frozenset({need})), "gpt2", frozenset(), has_draft=False
+        )
         assert message.startswith("Plain decoding") and message.endswith(".") and "{" not in message
     assert unsupported_reason(plain, "gpt2", frozenset(), has_draft=False) is None
 

@@ -1,6 +1,7 @@
-"""Combine the drafts of several drafters: merge them into one tree (RASD, Quan et al. 2503.03434), or use the first
-drafter that proposes something (the hybrids of SAM-Decoding, Hu et al. 2411.10666; CopySpec, Dumitru et al. 2502.08923;
-and SuffixDecoding, Oliaro et al. 2411.04975)."""
+"""Combine the drafts of several drafters: merge them into one tree (RASD, Quan et al. 2503.03434), or use
+the first drafter that proposes something (the hybrids of SAM-Decoding, Hu et al. 2411.10666; CopySpec,
+Dumitru et al. 2502.08923; and SuffixDecoding, Oliaro et al. 2411.04975)."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -17,12 +18,13 @@ def merge_trees(trees: Sequence[DraftTree]) -> DraftTree:
 
 
 def merge_trees_with_sources(trees: Sequence[DraftTree]) -> tuple[DraftTree, list[tuple[int, ...]]]:
-    """Return the union of draft trees under one root, and for each of its nodes the indices of the trees that contain it. A verifier
-    that is exact for each tree is exact for the union.
+    """Return the union of draft trees under one root, and for each of its nodes the indices of the trees
+    that contain it. A verifier that is exact for each tree is exact for the union.
 
-    A sampled node stays a separate node with its distribution, before all chosen siblings, also if a sibling has the same token. A
-    chosen node is merged with a sibling with the same token of an earlier tree. Raises InvalidUse, a ValueError, for trees with
-    nodes that are no candidates (``DraftTree.probes``) or that enter as hidden states (``DraftTree.inputs``).
+    A sampled node stays a separate node with its distribution, before all chosen siblings, also if a
+    sibling has the same token. A chosen node is merged with a sibling with the same token of an earlier
+    tree. Raises InvalidUse, a ValueError, for trees with nodes that are no candidates
+    (``DraftTree.probes``) or that enter as hidden states (``DraftTree.inputs``).
     """
     if any(tree.probes or tree.inputs for tree in trees):
         raise InvalidUse("a tree with probes cannot be fused", "fusion.probes")
@@ -32,14 +34,21 @@ def merge_trees_with_sources(trees: Sequence[DraftTree]) -> tuple[DraftTree, lis
         for label, probs in zip(tree.drawn, () if tree.probs is None else tree.probs):
             builder.begin(probs, label)
         offset.append(len(builder.drawn))
-    groups: list[tuple[int, list]] = [(-1, [(i, -1) for i in range(len(trees))])]  # (node of the union, source nodes merged into it)
+    groups: list[tuple[int, list]] = [
+        (-1, [(i, -1) for i in range(len(trees))])
+    ]  # (node of the union, source nodes merged into it)
     for node, members in groups:
         children = [(i, child) for i, member in members for child in trees[i].children(member)]
         joined: dict[int, list] = {}
         for i, child in children:
             if trees[i].draw[child] >= 0:
                 group = [(i, child)]
-                new = builder.add(trees[i].tokens[child], node, trees[i].draw[child] + offset[i], origin=_origin(trees[i], child))
+                new = builder.add(
+                    trees[i].tokens[child],
+                    node,
+                    trees[i].draw[child] + offset[i],
+                    origin=_origin(trees[i], child),
+                )
                 joined.setdefault(trees[i].tokens[child], group)
                 groups.append((new, group))
         for i, child in children:
@@ -58,7 +67,8 @@ def _origin(tree: DraftTree, node: int):
 
 
 class MultiDrafter(Drafter):
-    """Base class of drafters that run several drafters on the same text: it starts all of them and lets all of them observe."""
+    """Base class of drafters that run several drafters on the same text: it starts all of them and lets all
+    of them observe."""
 
     def __init__(self, *drafters: Drafter):
         self.drafters = drafters
@@ -83,7 +93,8 @@ class DraftUnion(MultiDrafter):
 
 
 class FirstSufficientDraft(MultiDrafter):
-    """Drafter that asks several drafters in order and uses the first draft with at least ``enough`` nodes, else the last one's."""
+    """Drafter that asks several drafters in order and uses the first draft with at least ``enough`` nodes,
+    else the last one's."""
 
     def __init__(self, *drafters: Drafter, enough: int = 1):
         super().__init__(*drafters)
@@ -99,7 +110,8 @@ class FirstSufficientDraft(MultiDrafter):
 
 
 class BudgetLimited(MultiDrafter):
-    """Drafter that runs another drafter with the round's budget limited to ``limits``; see ``limit_budget``."""
+    """Drafter that runs another drafter with the round's budget limited to ``limits``; see
+    ``limit_budget``."""
 
     def __init__(self, drafter: Drafter, limits: Budget):
         super().__init__(drafter)
@@ -110,8 +122,9 @@ class BudgetLimited(MultiDrafter):
 
 
 class LookupOrDraft(MultiDrafter):
-    """Drafter that uses the draft of ``lookup`` if the match it was copied from has at least ``match`` tokens (``lookup.matched``),
-    else that of the drafter ``other``, with the round's budget limited to ``limits``."""
+    """Drafter that uses the draft of ``lookup`` if the match it was copied from has at least ``match``
+    tokens (``lookup.matched``), else that of the drafter ``other``, with the round's budget limited to
+    ``limits``."""
 
     def __init__(self, lookup: Any, other: Drafter, match: int, limits: Budget):
         super().__init__(lookup, BudgetLimited(other, limits))
@@ -130,7 +143,12 @@ class LookupOrDraft(MultiDrafter):
 
 
 def limit_budget(budget: Budget, limits: Budget) -> Budget:
-    """Return the round's budget with gamma, width and nodes limited to those of ``limits``. The stop function is that of ``limits``
-    if it has one."""
-    return replace(budget, gamma=min(budget.gamma, limits.gamma), width=min(budget.width, limits.width),
-                   nodes=min(budget.nodes, limits.nodes), stop=budget.stop if limits.stop is never_stop else limits.stop)
+    """Return the round's budget with gamma, width and nodes limited to those of ``limits``. The stop
+    function is that of ``limits`` if it has one."""
+    return replace(
+        budget,
+        gamma=min(budget.gamma, limits.gamma),
+        width=min(budget.width, limits.width),
+        nodes=min(budget.nodes, limits.nodes),
+        stop=budget.stop if limits.stop is never_stop else limits.stop,
+    )

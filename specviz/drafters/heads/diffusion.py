@@ -1,4 +1,5 @@
 """Draft a block with a masked diffusion model in T steps (SpecDiff, Christopher et al. 2408.05636)."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -26,20 +27,24 @@ from ..model.chain import policy_probs
 
 
 class DiffusionDraft(Drafter):
-    """Drafter of a chain with a masked diffusion model: a block of masked positions is filled in ``steps`` forward passes (SpecDiff,
-    Christopher et al. 2408.05636).
+    """Drafter of a chain with a masked diffusion model: a block of masked positions is filled in ``steps``
+    forward passes (SpecDiff, Christopher et al. 2408.05636).
 
-    order "left_to_right": every pass fills the leftmost masked positions. A token is sampled from its position's distribution given
-    all tokens before it, which is recorded, so token rejection is exact. "random": each pass fills every masked position with the
-    same probability (the reverse process of MDLM, Sahoo et al. 2406.07524), the last pass all that are left. The distribution of
-    such a token given those before it is not known, because it may depend on tokens to its right. So with more than one step the
+    order "left_to_right": every pass fills the leftmost masked positions. A token is sampled from its
+    position's distribution given all tokens before it, which is recorded, so token rejection is exact.
+    "random": each pass fills every masked position with the same probability (the reverse process of MDLM,
+    Sahoo et al. 2406.07524), the last pass all that are left. The distribution of such a token given those
+    before it is not known, because it may depend on tokens to its right. So with more than one step the
     tokens are chosen nodes, each accepted with its target probability.
     """
 
     needs = frozenset({"embed"})
 
     def __init__(self, head: Any, steps: int = 1, order: str = "left_to_right"):
-        self.net, self.rows, self.passes, self.order = head, head.open(), steps, order
+        self.net = head
+        self.rows = head.open()
+        self.passes = steps
+        self.order = order
         self._text: list[int] = []  # tokens in the KV cache
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
@@ -50,18 +55,28 @@ class DiffusionDraft(Drafter):
         count = min(budget.gamma, self.net.block)
         if count < 1:
             return DraftTree()
-        return self._random(state, count) if self.order == "random" and self.passes > 1 else self._in_order(state, count, budget)
+        return (
+            self._random(state, count)
+            if self.order == "random" and self.passes > 1
+            else self._in_order(state, count, budget)
+        )
 
     def _in_order(self, state: State, count: int, budget: Budget) -> DraftTree:
-        """Fill the leftmost positions step by step and record the distribution from which each token is sampled."""
+        """Fill the leftmost positions step by step and record the distribution from which each token is
+        sampled."""
         builder, shown = TreeBuilder(), []
         for upto in _ends(count, self.passes):
-            logits, first = self._logits(state, [*builder.tokens, *[None] * (count - len(builder))]), len(builder)
+            logits, first = (
+                self._logits(state, [*builder.tokens, *[None] * (count - len(builder))]),
+                len(builder),
+            )
             for position in range(first, upto):
                 row = state.process_draft_row(logits[position], builder.tokens)
                 token, probs = sample_token(row, state)
                 builder.add(token, position - 1, builder.begin(probs, IID))
-                enough = budget.stop is not never_stop and budget.stop(Step(token, policy_probs(row, probs, state), position))
+                enough = budget.stop is not never_stop and budget.stop(
+                    Step(token, policy_probs(row, probs, state), position)
+                )
                 if enough or token in state.stop:
                     break
             shown.append(list(range(first, len(builder))))
@@ -74,9 +89,18 @@ class DiffusionDraft(Drafter):
         tokens: list[int | None] = [None] * count
         shown = []
         for step in range(self.passes):
-            logits, hidden = self._logits(state, tokens), [i for i, token in enumerate(tokens) if token is None]
+            logits, hidden = (
+                self._logits(state, tokens),
+                [i for i, token in enumerate(tokens) if token is None],
+            )
             kept = 1 - 1 / (self.passes - step)  # s / t for times 1, (T - 1) / T, ..., 0
-            shown.append([position for position in hidden if step + 1 == self.passes or not state.rng.flip("reveal", kept)[0]])
+            shown.append(
+                [
+                    position
+                    for position in hidden
+                    if step + 1 == self.passes or not state.rng.flip("reveal", kept)[0]
+                ]
+            )
             for position in shown[-1]:
                 tokens[position] = sample_token(logits[position], state)[0]
             if None not in tokens:
@@ -96,7 +120,7 @@ class DiffusionDraft(Drafter):
         masked = torch.tensor([False, *(token is None for token in tokens)], device=device)
         with torch.inference_mode():
             embeds = self.target.embed([*text[held:], *block])
-            logits = self.rows.block(embeds[:len(text) - held], embeds[len(text) - held:], masked)
+            logits = self.rows.block(embeds[: len(text) - held], embeds[len(text) - held :], masked)
         self._text = text
         return logits[:-1]
 
@@ -111,25 +135,33 @@ class DiffusionDraft(Drafter):
 
 
 class DiffusionPaths(DiffusionDraft):
-    """Drafter of ``chains`` sequences sampled from one forward pass of a masked diffusion model (SpecDiff-2, 2511.00606).
+    """Drafter of ``chains`` sequences sampled from one forward pass of a masked diffusion model
+    (SpecDiff-2, 2511.00606).
 
-    Positions are independent given the text, so sequences with a common prefix are independent after it. Equal prefixes remain
-    separate nodes. In a run at temperature 0 they are sampled at temperature 1, because all would be equal otherwise, and equal
-    prefixes are merged."""
+    Positions are independent given the text, so sequences with a common prefix are independent after it.
+    Equal prefixes remain separate nodes. In a run at temperature 0 they are sampled at temperature 1,
+    because all would be equal otherwise, and equal prefixes are merged."""
 
     def __init__(self, head: Any, chains: int):
         super().__init__(head)
         self.chains = chains
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        count, builder, tips = min(budget.gamma, self.net.block), TreeBuilder(), [-1] * self.chains
+        count = min(budget.gamma, self.net.block)
+        builder = TreeBuilder()
+        tips = [-1] * self.chains
         if count < 1:
             return builder.tree()
-        logits, greedy, nodes = self._logits(state, [None] * count), state.sampling.greedy, {}
+        logits = self._logits(state, [None] * count)
+        greedy = state.sampling.greedy
+        nodes = {}
         sampling = replace(state.sampling, temperature=1.0) if greedy else state.sampling
         for position in range(count):
             alike = first_duplicates(builder, tips)
-            rows = {i: state.process_draft_row(logits[position], path_tokens(builder, tips[i])) for i in sorted(set(alike))}
+            rows = {
+                i: state.process_draft_row(logits[position], path_tokens(builder, tips[i]))
+                for i in sorted(set(alike))
+            }
             paths = {i: sampling.probs(row) for i, row in rows.items()}
             drawn = [(tip, state.rng.pick("draft", paths[i])) for i, tip in zip(alike, tips)]
             if greedy:
@@ -149,5 +181,10 @@ def _ends(count: int, steps: int) -> list[int]:
 def _noted(builder: TreeBuilder, shown: list[list[int]], order: str, state: State) -> DraftTree:
     tree = builder.tree()
     step_of = {position: step for step, places in enumerate(shown) for position in places}
-    state.note("diffusion", order=order, passes=len(shown), steps=[step_of[position] for position in range(len(tree))])
+    state.note(
+        "diffusion",
+        order=order,
+        passes=len(shown),
+        steps=[step_of[position] for position in range(len(tree))],
+    )
     return tree

@@ -1,10 +1,11 @@
 """Draft with heads on the target's last hidden state, without a model or KV cache of their own.
 
-A round begins with the root and the hidden state that predicted it. Medusa's heads read only that state (Cai et al.
-2401.10774); a tree of a fixed shape is filled with each head's most probable tokens. Hydra's heads (Ankner et al.
-2402.05109) also read the drafted tokens on the path. All nodes are chosen, not sampled, and each is accepted with its
-target probability, so the output is exact at any temperature.
+A round begins with the root and the hidden state that predicted it. Medusa's heads read only that state
+(Cai et al. 2401.10774); a tree of a fixed shape is filled with each head's most probable tokens. Hydra's
+heads (Ankner et al. 2402.05109) also read the drafted tokens on the path. All nodes are chosen, not
+sampled, and each is accepted with its target probability, so the output is exact at any temperature.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,8 +20,8 @@ from .reduced_output import target_for_drafting
 
 
 class LastStateDrafter(Drafter):
-    """Base class of drafters whose trained draft heads read the target's final hidden state that predicted the root: ``last`` [hidden],
-    None before the first target pass."""
+    """Base class of drafters whose trained draft heads read the target's final hidden state that predicted
+    the root: ``last`` [hidden], None before the first target pass."""
 
     hidden_states = frozenset({"final"})
     restartable = False  # there are no hidden states of unverified text
@@ -36,8 +37,8 @@ class LastStateDrafter(Drafter):
 
 
 class MedusaTree(LastStateDrafter):
-    """Drafter of a tree of a fixed shape with Medusa's heads (Cai et al. 2401.10774): the node of rank r at depth i + 1 is the r-th most
-    probable token of head i (all from 0)."""
+    """Drafter of a tree of a fixed shape with Medusa's heads (Cai et al. 2401.10774): the node of rank r at
+    depth i + 1 is the r-th most probable token of head i (all from 0)."""
 
     needs = frozenset({"tap:final", "head"})
 
@@ -55,8 +56,8 @@ class MedusaTree(LastStateDrafter):
 
 
 class HydraTree(LastStateDrafter):
-    """Drafter of a tree of a fixed shape with Hydra's heads, level by level (Ankner et al. 2402.05109): each head also reads the drafted
-    tokens on the path to the node whose children it predicts."""
+    """Drafter of a tree of a fixed shape with Hydra's heads, level by level (Ankner et al. 2402.05109):
+    each head also reads the drafted tokens on the path to the node whose children it predicts."""
 
     needs = frozenset({"tap:final", "head", "embed"})
 
@@ -71,7 +72,9 @@ class HydraTree(LastStateDrafter):
 
     def observe(self, state: State, outcome: Outcome) -> None:
         super().observe(state, outcome)
-        self.unread.append((select_rows(outcome.scores.hidden_states["final"], outcome.kept), outcome.scores.first_position))
+        self.unread.append(
+            (select_rows(outcome.scores.hidden_states["final"], outcome.kept), outcome.scores.first_position)
+        )
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         shape = self.shape.within(min(budget.gamma, len(self.heads)), budget.width)
@@ -87,8 +90,8 @@ class HydraTree(LastStateDrafter):
         self.unread = []
 
     def prefix_layer(self) -> Any:
-        """Return the heads' prefix layer, with a KV cache of its own, which transforms the hidden states of the text before the
-        heads read them; None if the heads have none."""
+        """Return the heads' prefix layer, with a KV cache of its own, which transforms the hidden states of
+        the text before the heads read them; None if the heads have none."""
         return self.heads.prefix and PrefixRows(self.heads.prefix)
 
     def draft_model(self, state: State) -> Any:
@@ -98,16 +101,16 @@ class HydraTree(LastStateDrafter):
 
 
 class HydraModel:
-    """Hydra's heads during one round, with the interface of a draft model: ``score``. last [hidden]: the hidden state that predicted the
-    root; root: the last committed token."""
+    """Hydra's heads during one round, with the interface of a draft model: ``score``. last [hidden]: the
+    hidden state that predicted the root; root: the last committed token."""
 
     def __init__(self, heads: Any, target: CapableTarget, last: Tensor, root: int):
         self.heads, self.target = heads, target
         self._inputs = {-1: torch.cat([last, target.embed([root])[0]])}  # what the head below a node reads
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return the Scores with logits [len(tree) - start, vocab] after the nodes from ``start`` on, which must have one depth; for an
-        empty tree [1, vocab] after the root."""
+        """Return the Scores with logits [len(tree) - start, vocab] after the nodes from ``start`` on, which
+        must have one depth; for an empty tree [1, vocab] after the root."""
         nodes = range(start, len(tree)) or (-1,)
         if len(tree):
             embedded = self.target.embed(tree.tokens[start:])
@@ -115,4 +118,6 @@ class HydraModel:
                 self._inputs[node] = torch.cat([self._inputs[tree.parents[node]], row])
         level = tree.depths[start] if len(tree) else 0
         with torch.inference_mode():
-            return Scores(self.heads(level, torch.stack([self._inputs[node] for node in nodes]), self.target.head))
+            return Scores(
+                self.heads(level, torch.stack([self._inputs[node] for node in nodes]), self.target.head)
+            )

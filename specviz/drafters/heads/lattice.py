@@ -1,9 +1,12 @@
-"""Draft blocks with independent heads (Stern et al., arXiv 1811.03115) and rescore them (Kim et al., 2404.09221).
+"""Draft blocks with independent heads (Stern et al., arXiv 1811.03115) and rescore them (Kim et al.,
+2404.09221).
 
-Each head predicts one position of the block, independently of the others. The top tokens of each position form a
-lattice. Without rescoring the draft is the top-1 token of each position; with it, the path with the highest log p(head)
-+ weight * log p(language model). Nodes are chosen, so each is accepted with its target probability, which is exact.
+Each head predicts one position of the block, independently of the others. The top tokens of each position
+form a lattice. Without rescoring the draft is the top-1 token of each position; with it, the path with the
+highest log p(head) + weight * log p(language model). Nodes are chosen, so each is accepted with its target
+probability, which is exact.
 """
+
 from __future__ import annotations
 
 import math
@@ -19,7 +22,9 @@ from ...trees import Scorer, top_k
 from .last_state import LastStateDrafter
 from .recurrent import merged_paths
 
-Places = list[list[tuple[int, float]]]  # for each position: its top tokens with their log-probabilities under the head
+Places = list[
+    list[tuple[int, float]]
+]  # for each position: its top tokens with their log-probabilities under the head
 Path = tuple[int, ...]
 
 FLOOR = math.log(1e-6)  # log-probability of a token that was never seen
@@ -28,26 +33,30 @@ HELD = 64  # partial paths per position that the beam search keeps
 
 
 class LatticeRescorer:
-    """Base class of rules that choose paths through a lattice: the heads' top tokens of each position of the block."""
+    """Base class of rules that choose paths through a lattice: the heads' top tokens of each position of
+    the block."""
 
     def start(self, state: State) -> None:
         """Begin a run; called once with the prompt."""
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
-        """Return the chosen paths (tokens), best first, each with the scores of its steps. places: the lattice."""
+        """Return the chosen paths (tokens), best first, each with the scores of its steps. places: the
+        lattice."""
         raise NotImplementedError
 
 
 class BlockLattice(LastStateDrafter):
     """Drafter of a block with independent heads, one per position (Stern et al. 1811.03115).
 
-    heads: the trained draft heads; top: tokens per position of the lattice; refine: rule that chooses the paths to draft (Kim et al.
-    2404.09221); None: draft the chain of the top-1 token of each position."""
+    heads: the trained draft heads; top: tokens per position of the lattice; refine: rule that chooses the
+    paths to draft (Kim et al. 2404.09221); None: draft the chain of the top-1 token of each position."""
 
     needs = frozenset({"tap:final", "head"})
 
     def __init__(self, heads: Any, top: int = 1, refine: LatticeRescorer | None = None):
-        self.heads, self.top, self.refine = heads, top, refine
+        self.heads = heads
+        self.top = top
+        self.refine = refine
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         super().start(state, target, prefill)
@@ -63,20 +72,35 @@ class BlockLattice(LastStateDrafter):
             if state.processors and self.refine is None:
                 logits = self._processed(logits, state)
             distributions = logits.log_softmax(-1)
-        values, tokens = torch.stack([part.double() for part in top_k(distributions, self.top)]).tolist()  # in one go
+        values, tokens = torch.stack(
+            [part.double() for part in top_k(distributions, self.top)]
+        ).tolist()  # in one go
         tokens = [[int(token) for token in row] for row in tokens]
         plain = tuple(row[0] for row in tokens)
         if self.refine is None:
-            state.note("block", block=len(self.heads), drafted=depth, confidence=[round(math.exp(row[0]), 4) for row in values])
+            state.note(
+                "block",
+                block=len(self.heads),
+                drafted=depth,
+                confidence=[round(math.exp(row[0]), 4) for row in values],
+            )
             return merged_paths([plain]).tree()
         places = [list(zip(*row)) for row in zip(tokens, values)]
         found = self.refine(places, state)
         chosen, steps = found[0]
-        rows = [{"tokens": row, "chances": [round(math.exp(x), 4) for x in log_prob]} for row, log_prob in zip(tokens, values)]
-        state.note("lattice", rows=rows, plain=[0] * depth, path=[row.index(token) for row, token in zip(tokens, chosen)],
-                   scores=[round(x, 3) for x in steps], paths=len(found))
+        rows = [
+            {"tokens": row, "chances": [round(math.exp(x), 4) for x in log_prob]}
+            for row, log_prob in zip(tokens, values)
+        ]
+        state.note(
+            "lattice",
+            rows=rows,
+            plain=[0] * depth,
+            path=[row.index(token) for row, token in zip(tokens, chosen)],
+            scores=[round(x, 3) for x in steps],
+            paths=len(found),
+        )
         return merged_paths([path for path, _ in (found if budget.width > 1 else found[:1])]).tree()
-
 
     @staticmethod
     def _processed(logits: Tensor, state: State) -> Tensor:
@@ -94,29 +118,35 @@ class NgramRescorer(LatticeRescorer):
     """
 
     def __init__(self, array: SuffixArray, order: int, weight: float, paths: int = 1):
-        self.array, self.order, self.weight, self.paths = array, min(order, array.depth), weight, paths
+        self.array = array
+        self.order = min(order, array.depth)
+        self.weight = weight
+        self.paths = paths
         self._places: dict[Path, tuple[int, int]] = {(): (0, len(array))}  # of a string in the array's order
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
-        """Run a beam search over the lattice. Of partial paths that end in the same order - 1 tokens only the best ones are kept, because
-        their continuations have equal scores."""
-        known = tuple(state.tokens[-self.order:])
+        """Run a beam search over the lattice. Of partial paths that end in the same order - 1 tokens only
+        the best ones are kept, because their continuations have equal scores."""
+        known = tuple(state.tokens[-self.order :])
         alive: list[tuple[float, Path, list[float]]] = [(0.0, (), [])]
         for position in places:
             grown: dict[Path, list[tuple[float, Path, list[float]]]] = {}
             for value, path, steps in alive:
                 for token, log_prob in position:
                     step = log_prob + self.weight * self.log_prob((*known, *path), token)
-                    end = (*known, *path, token)[1 - self.order:] if self.order > 1 else ()
+                    end = (*known, *path, token)[1 - self.order :] if self.order > 1 else ()
                     grown.setdefault(end, []).append((value + step, (*path, token), [*steps, step]))
-            alive = [one for same in grown.values() for one in sorted(same, key=lambda one: -one[0])[:self.paths]]
-            alive = sorted(alive, key=lambda one: -one[0])[:max(HELD, self.paths)]
-        return [(path, steps) for _, path, steps in alive[:self.paths]]
+            alive = [
+                one for same in grown.values() for one in sorted(same, key=lambda one: -one[0])[: self.paths]
+            ]
+            alive = sorted(alive, key=lambda one: -one[0])[: max(HELD, self.paths)]
+        return [(path, steps) for _, path, steps in alive[: self.paths]]
 
     def log_prob(self, before: Path, token: int) -> float:
-        """Return the log-probability of ``token`` after the tokens ``before``, from the longest known n-gram, with stupid backoff."""
+        """Return the log-probability of ``token`` after the tokens ``before``, from the longest known
+        n-gram, with stupid backoff."""
         for n in range(min(self.order - 1, len(before)), -1, -1):
-            context = before[len(before) - n:]
+            context = before[len(before) - n :]
             if self._count(context) and (seen := self._count((*context, token))):
                 return max(FLOOR, math.log(seen / self._count(context)) + BACK * (self.order - 1 - n))
         return FLOOR
@@ -126,10 +156,14 @@ class NgramRescorer(LatticeRescorer):
         return high - low
 
     def _found(self, string: Path) -> tuple[int, int]:
-        """Return the range of an n-gram in the suffix array, searched within the range of the n-gram without its last token."""
+        """Return the range of an n-gram in the suffix array, searched within the range of the n-gram
+        without its last token."""
         if string not in self._places:
             low, high = self._found(string[:-1])
-            tokens, order, n, size = self.array.tokens, self.array.order, len(string) - 1, len(self.array)
+            tokens = self.array.tokens
+            order = self.array.order
+            n = len(string) - 1
+            size = len(self.array)
 
             def follows(position: int) -> int:
                 at = int(order[position]) + n
@@ -142,7 +176,8 @@ class NgramRescorer(LatticeRescorer):
 
 
 class ModelRescorer(LatticeRescorer):
-    """Choose a path token by token, each with the highest log p(head) + weight * log p(model), with ``model`` a small language model."""
+    """Choose a path token by token, each with the highest log p(head) + weight * log p(model), with
+    ``model`` a small language model."""
 
     def __init__(self, model: CapableTarget, weight: float):
         self.model, self.weight = model, weight
@@ -152,11 +187,17 @@ class ModelRescorer(LatticeRescorer):
 
     def __call__(self, places: Places, state: State) -> list[tuple[Path, list[float]]]:
         self.model.sync(state.tokens)
-        builder, scorer, node, steps = TreeBuilder(), Scorer(self.model, state), -1, []
+        builder = TreeBuilder()
+        scorer = Scorer(self.model, state)
+        node = -1
+        steps = []
         for position in places:
             probs: Tensor = scorer.logits(builder, (node,))[0].log_softmax(-1)
             ids = [token for token, _ in position]
-            mixed = [log_prob + self.weight * max(FLOOR, value) for (_, log_prob), value in zip(position, select_rows(probs, ids).tolist())]
+            mixed = [
+                log_prob + self.weight * max(FLOOR, value)
+                for (_, log_prob), value in zip(position, select_rows(probs, ids).tolist())
+            ]
             steps.append(max(mixed))
             node = builder.add(ids[mixed.index(max(mixed))], node)
         return [(tuple(builder.tokens), steps)]

@@ -1,4 +1,6 @@
-"""Grow a tree over a block level by level, so that a correction scores all nodes of a level in one batch (DARTree, 2608.13524)."""
+"""Grow a tree over a block level by level, so that a correction scores all nodes of a level in one batch
+(DARTree, 2608.13524)."""
+
 from __future__ import annotations
 
 import math
@@ -14,22 +16,28 @@ from .path_scores import Correction, PathScores
 
 
 class LevelTree(BlockPassDrafter):
-    """Drafter of a tree over a block, grown level by level (DARTree, 2608.13524): the ``width`` most probable paths of each depth
-    are kept, then the ``nodes`` most probable nodes of all depths. A node's path probability is at most its parent's, so the kept
-    nodes form a tree. They are chosen nodes, each accepted with its target probability.
+    """Drafter of a tree over a block, grown level by level (DARTree, 2608.13524): the ``width`` most
+    probable paths of each depth are kept, then the ``nodes`` most probable nodes of all depths. A node's
+    path probability is at most its parent's, so the kept nodes form a tree. They are chosen nodes, each
+    accepted with its target probability.
 
-    head: the block drafter; correction: scores a node given its path; branch: maximum number of children of a node."""
+    head: the block drafter; correction: scores a node given its path; branch: maximum number of children of
+    a node."""
 
     def __init__(self, head: Any, correction: Correction, width: int, nodes: int, branch: int):
         super().__init__(head, correction)
-        self.width, self.nodes, self.branch = width, nodes, branch
+        self.width = width
+        self.nodes = nodes
+        self.branch = branch
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         scores = self.scores(state, min(budget.gamma, self.net.length))
         if scores is None:
             return DraftTree()
         grown, costs = self._grown(scores, state, min(self.branch, budget.width))
-        kept = sorted(sorted(range(len(costs)), key=lambda node: (costs[node], node))[:min(self.nodes, budget.nodes)])
+        kept = sorted(
+            sorted(range(len(costs)), key=lambda node: (costs[node], node))[: min(self.nodes, budget.nodes)]
+        )
         builder, at = TreeBuilder(), {-1: -1}
         for node in kept:
             at[node] = builder.add(grown.tokens[node], at[grown.parents[node]])
@@ -43,7 +51,9 @@ class LevelTree(BlockPassDrafter):
         builder, costs = TreeBuilder(), []
         device, last = scores.block.states.device, [state.tokens[-1]]
         with torch.inference_mode():
-            parents, above, carry = [-1], [0.0], scores.start()
+            parents = [-1]
+            above = [0.0]
+            carry = scores.start()
             for position in range(len(scores)):
                 logits, carry = scores.step(position, carry, token_tensor(device, last))
                 paths = [path_tokens(builder, parent) for parent in parents]
@@ -55,13 +65,19 @@ class LevelTree(BlockPassDrafter):
                 if not going:
                     break
                 parents, last = [nodes[i] for i in going], [level[i][2] for i in going]
-                above, carry = [level[i][0] for i in going], carry[token_tensor(device, [level[i][1] for i in going])]
+                above, carry = (
+                    [level[i][0] for i in going],
+                    carry[token_tensor(device, [level[i][1] for i in going])],
+                )
         return builder, costs
 
     def _best(self, values: Tensor, tokens: Tensor, above: list[float]) -> list[tuple[float, int, int]]:
-        """Return (cost, row of the parent, token) of the level's best nodes, best first. values and tokens [parents, branch]; above:
-        each parent's cost."""
-        found = [(above[row] - value, row, int(token))
-                 for row, (line, ids) in enumerate(zip(values.double().tolist(), tokens.tolist()))
-                 for value, token in zip(line, ids) if math.isfinite(value)]
-        return sorted(found)[:self.width]
+        """Return (cost, row of the parent, token) of the level's best nodes, best first. values and tokens
+        [parents, branch]; above: each parent's cost."""
+        found = [
+            (above[row] - value, row, int(token))
+            for row, (line, ids) in enumerate(zip(values.double().tolist(), tokens.tolist()))
+            for value, token in zip(line, ids)
+            if math.isfinite(value)
+        ]
+        return sorted(found)[: self.width]

@@ -1,11 +1,12 @@
-"""Draft a whole block in one forward pass (DFlash, 2602.06036; DSpark), as a chain or as a tree (DDTree, 2604.12989; TAPS;
-DARTree).
+"""Draft a whole block in one forward pass (DFlash, 2602.06036; DSpark), as a chain or as a tree (DDTree,
+2604.12989; TAPS; DARTree).
 
-Each round begins with hidden states of the tokens committed last, at the input of some target layers, which the verification
-has computed anyway. The drafter's KV cache keeps the keys and values of these tokens; the block after them consists of mask
-tokens, whose keys and values are dropped. What a position predicts may be corrected by the drafted tokens before it
-(path_scores.py).
+Each round begins with hidden states of the tokens committed last, at the input of some target layers, which
+the verification has computed anyway. The drafter's KV cache keeps the keys and values of these tokens; the
+block after them consists of mask tokens, whose keys and values are dropped. What a position predicts may be
+corrected by the drafted tokens before it (path_scores.py).
 """
+
 from __future__ import annotations
 
 import heapq
@@ -41,28 +42,37 @@ from .reduced_output import target_for_drafting
 
 
 class BlockPassDrafter(Drafter):
-    """Base class of drafters that predict a whole block in one forward pass of a trained network (DFlash, 2602.06036). It keeps the
-    network's KV cache in step with the text; ``scores`` returns the predictions for the next block.
+    """Base class of drafters that predict a whole block in one forward pass of a trained network (DFlash,
+    2602.06036). It keeps the network's KV cache in step with the text; ``scores`` returns the predictions
+    for the next block.
 
-    head: the network; correction: makes the predictions depend on the drafted tokens before a position; None: the network's own
-    Markov head does, if it has one."""
+    head: the network; correction: makes the predictions depend on the drafted tokens before a position;
+    None: the network's own Markov head does, if it has one."""
 
     needs = frozenset({"tap:layer", "embed", "head"})
     restartable = False  # there are no hidden states of unverified text
 
     def __init__(self, head: Any, correction: Correction | None = None):
-        self.net, self.rows, self.hidden_states = head, head.open(), frozenset(head.hidden_states)
+        self.net = head
+        self.rows = head.open()
+        self.hidden_states = frozenset(head.hidden_states)
         self.correction, self._text = correction, None
         self.read: list[int] = []  # tokens in the drafter's KV cache, from position rows.first on
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
         self.target = target_for_drafting(target, self.net)
         scores = prefill
-        if not len(prefill.hidden_states[self.net.hidden_states[0]]) and len(state.tokens) > 1:  # a kept cache yields the last row only
+        if (
+            not len(prefill.hidden_states[self.net.hidden_states[0]]) and len(state.tokens) > 1
+        ):  # a kept cache yields the last row only
             target.sync(state.tokens[:-1])
             scores = target.sync(state.tokens)
-        states, at, first = self._joined(scores), scores.first_position, self.rows.first
-        if first <= at <= first + common_prefix_length(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
+        states = self._joined(scores)
+        at = scores.first_position
+        first = self.rows.first
+        if (
+            first <= at <= first + common_prefix_length(self.read, state.tokens[first:-1])
+        ):  # what an earlier run read of this text is true
             self.rows.crop(at - first)
             self.read = state.tokens[first:at]
         else:
@@ -78,8 +88,9 @@ class BlockPassDrafter(Drafter):
         return torch.cat([scores.hidden_states[capture] for capture in self.net.hidden_states], -1)
 
     def _read(self, state: State) -> bool:
-        """Process the pending hidden states; return whether all of the text before the root is in the KV cache."""
-        before = state.tokens[self.rows.first:-1]
+        """Process the pending hidden states; return whether all of the text before the root is in the KV
+        cache."""
+        before = state.tokens[self.rows.first : -1]
         if not before or len(self.read) + sum(map(len, self._waiting)) != len(before):
             return False
         if self._waiting:
@@ -92,29 +103,40 @@ class BlockPassDrafter(Drafter):
         return True
 
     def scores(self, state: State, max_positions: int) -> PathScores | None:
-        """Run the network and return its scores for up to ``max_positions`` positions after the root, nearest first; None if hidden
-        states of the text before the root are missing."""
+        """Run the network and return its scores for up to ``max_positions`` positions after the root,
+        nearest first; None if hidden states of the text before the root are missing."""
         if max_positions < 1 or not self._read(state):
             return None
         with torch.inference_mode():
             size = min(self.net.block, max_positions + (not self.net.anchored))
             ids = [state.tokens[-1]] + [self.net.mask_token] * (size - 1)
             raw = self.rows.draft_raw(self.target.embed(ids))
-            raw = raw[:max_positions] if self.net.anchored else raw[1:max_positions + 1]
+            raw = raw[:max_positions] if self.net.anchored else raw[1 : max_positions + 1]
             states = self.rows.net.after(raw)
-            block = Block(self.target, states, raw, self.rows.net.after, self.net.logits(states, self.target.head), self._text)
+            block = Block(
+                self.target,
+                states,
+                raw,
+                self.rows.net.after,
+                self.net.logits(states, self.target.head),
+                self._text,
+            )
             if self.correction is not None:
                 return self.correction.open(block)
-            return PathScores(block) if self.net.markov_head is None else MarkovScores(block, self.net.markov_head)
+            return (
+                PathScores(block)
+                if self.net.markov_head is None
+                else MarkovScores(block, self.net.markov_head)
+            )
 
 
 class BlockChain(BlockPassDrafter):
-    """Drafter of a chain from a block: each token is sampled from its position's distribution, which may depend on the tokens
-    before it.
+    """Drafter of a chain from a block: each token is sampled from its position's distribution, which may
+    depend on the tokens before it.
 
-    min_confidence: the draft ends before the first position whose confidence (a network's output) is below this, possibly before
-    any (DeepSpec afdfa7c, draft_ops.py). A position's confidence depends on the token before it, never on its own token, so the
-    samples keep their distribution."""
+    min_confidence: the draft ends before the first position whose confidence (a network's output) is below
+    this, possibly before any (DeepSpec afdfa7c, draft_ops.py). A position's confidence depends on the token
+    before it, never on its own token, so the samples keep their distribution."""
 
     def __init__(self, head: Any, min_confidence: float = 0.0, correction: Correction | None = None):
         super().__init__(head, correction)
@@ -125,14 +147,18 @@ class BlockChain(BlockPassDrafter):
         if scores is None:
             return builder.tree()
         states = scores.block.states
-        token, carry, confidences = state.tokens[-1], scores.start(), []
-        blind = is_on_device(states) and state.sampling.greedy and budget.stop is never_stop  # whether to go on is read at the end
+        token = state.tokens[-1]
+        carry = scores.start()
+        confidences = []
+        blind = (
+            is_on_device(states) and state.sampling.greedy and budget.stop is never_stop
+        )  # whether to go on is read at the end
         waits: list[Tensor] = []
         with torch.inference_mode():
             for position in range(len(scores)):
                 before = token_tensor(states.device, [token])
                 if self.net.confidence_head is not None:
-                    sure = torch.sigmoid(self.net.confidence(states[position:position + 1], before))
+                    sure = torch.sigmoid(self.net.confidence(states[position : position + 1], before))
                     if blind:
                         waits.append(sure.reshape(1))
                     else:
@@ -145,29 +171,37 @@ class BlockChain(BlockPassDrafter):
                     break  # the request allows no candidate here
                 token, probs = sample_token(logits, state)
                 builder.add(token, len(builder) - 1, builder.begin(probs, IID))
-                if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), position)):
+                if budget.stop is not never_stop and budget.stop(
+                    Step(token, policy_probs(logits, probs, state), position)
+                ):
                     break
         tree = builder.tree()
         if waits:
             tree, confidences = _ended(tree, read(torch.cat(waits)), self.min_confidence)
         if confidences:
-            state.note("block", block=self.net.length, drafted=len(tree), confidence=[round(x, 4) for x in confidences])
+            state.note(
+                "block",
+                block=self.net.length,
+                drafted=len(tree),
+                confidence=[round(x, 4) for x in confidences],
+            )
         if self.correction is not None and len(tree):
             note_lattice(scores, tree, state)
         return tree
 
 
 def _ended(tree: DraftTree, confidences: list[float], min_confidence: float) -> tuple[DraftTree, list[float]]:
-    """Return the draft up to the first position whose confidence is below ``min_confidence``, and the confidences read for that."""
+    """Return the draft up to the first position whose confidence is below ``min_confidence``, and the
+    confidences read for that."""
     end = next((position for position, sure in enumerate(confidences) if sure < min_confidence), len(tree))
-    return tree.keep(range(end), by_token=False), confidences[:end + 1]
+    return tree.keep(range(end), by_token=False), confidences[: end + 1]
 
 
 def note_lattice(scores: PathScores, tree: DraftTree, state: State, shown: int = 5) -> None:
-    """Attach the note "lattice": the block drafter's ``shown`` top tokens of each position, without correction, and the chain that was
-    drafted with it."""
+    """Attach the note "lattice": the block drafter's ``shown`` top tokens of each position, without
+    correction, and the chain that was drafted with it."""
     with torch.inference_mode():
-        log_probs = scores.block.logits[:len(tree)].log_softmax(-1)
+        log_probs = scores.block.logits[: len(tree)].log_softmax(-1)
         values, ids = log_probs.topk(min(shown, log_probs.shape[-1]), dim=-1)
         own = log_probs.gather(1, token_tensor(ids.device, list(tree.tokens))[:, None])[:, 0]
     tokens, own = ids.tolist(), own.tolist()
@@ -178,21 +212,28 @@ def note_lattice(scores: PathScores, tree: DraftTree, state: State, shown: int =
             row, chances = [*row, drafted], [*chances, round(math.exp(value), 4)]
         rows.append({"tokens": row, "chances": chances})
         path.append(row.index(drafted))
-    state.note("lattice", rows=rows, plain=[0] * len(tree), path=path, scores=[round(max(one, -99.0), 3) for one in own], paths=1)
+    state.note(
+        "lattice",
+        rows=rows,
+        plain=[0] * len(tree),
+        path=path,
+        scores=[round(max(one, -99.0), 3) for one in own],
+        paths=1,
+    )
 
 
 class BlockTree(BlockPassDrafter):
-    """Drafter of a tree over a block: the ``nodes`` nodes with the highest path probability, among the ``width`` top tokens of each
-    position (DDTree, 2604.12989). They are chosen nodes, each accepted with its target probability. With a correction the
-    probabilities depend on the path."""
+    """Drafter of a tree over a block: the ``nodes`` nodes with the highest path probability, among the
+    ``width`` top tokens of each position (DDTree, 2604.12989). They are chosen nodes, each accepted with
+    its target probability. With a correction the probabilities depend on the path."""
 
     def __init__(self, head: Any, width: int, nodes: int, correction: Correction | None = None):
         super().__init__(head, correction)
         self.width, self.nodes = width, nodes
 
     def node_cost(self, depth: int) -> float:
-        """Return the relative cost of a node of this depth (1 for the root's children). Nodes are added in the order of probability
-        / cost; the cost must not fall with the depth."""
+        """Return the relative cost of a node of this depth (1 for the root's children). Nodes are added in
+        the order of probability / cost; the cost must not fall with the depth."""
         return 1.0
 
     def is_worth_verifying(self, utility: float) -> bool:
@@ -205,7 +246,9 @@ class BlockTree(BlockPassDrafter):
             return builder.tree()
         nodes, width = min(self.nodes, budget.nodes), min(self.width, budget.width)
         carries, reached = {-1: scores.start()}, []
-        heap: list[tuple[float, float, int, int, int]] = []  # (-log utility, -log probability, parent, depth, token)
+        heap: list[
+            tuple[float, float, int, int, int]
+        ] = []  # (-log utility, -log probability, parent, depth, token)
 
         def offer(parent: int, position: int, cost: float) -> None:
             path = path_tokens(builder, parent)
@@ -215,7 +258,16 @@ class BlockTree(BlockPassDrafter):
             for value, child in zip(*torch.stack([values[0].double(), tokens[0].double()]).tolist()):
                 if math.isfinite(value):
                     whole = cost - value
-                    heapq.heappush(heap, (whole + math.log(self.node_cost(position + 1)), whole, parent, position + 1, int(child)))
+                    heapq.heappush(
+                        heap,
+                        (
+                            whole + math.log(self.node_cost(position + 1)),
+                            whole,
+                            parent,
+                            position + 1,
+                            int(child),
+                        ),
+                    )
 
         with torch.inference_mode():
             offer(-1, 0, 0.0)
@@ -235,11 +287,13 @@ class BlockTree(BlockPassDrafter):
 
 
 def note_reach(scores: PathScores, tree: DraftTree, reached: list[float], state: State) -> None:
-    """Attach the note "reach": each node's estimated path probability (``reached``), and for comparison the product of the block
-    drafter's probabilities without correction."""
+    """Attach the note "reach": each node's estimated path probability (``reached``), and for comparison the
+    product of the block drafter's probabilities without correction."""
     with torch.inference_mode():
         log_probs = scores.block.logits.log_softmax(-1).cpu()
     alone: list[float] = []
     for token, parent, depth in zip(tree.tokens, tree.parents, tree.depths):
         alone.append((alone[parent] if parent >= 0 else 0.0) + float(log_probs[depth - 1, token]))
-    state.note("reach", reached=[round(one, 4) for one in reached], alone=[round(math.exp(one), 4) for one in alone])
+    state.note(
+        "reach", reached=[round(one, 4) for one in reached], alone=[round(math.exp(one), 4) for one in alone]
+    )

@@ -1,8 +1,9 @@
 """The target's output matrix restricted to some tokens, for drafting (FR-Spec, Zhao et al. 2502.14856).
 
-A one-layer head that uses the target's full output matrix spends most of its time on it. With only the rows of frequent
-tokens, all other tokens have draft probability 0; only the target can generate them.
+A one-layer head that uses the target's full output matrix spends most of its time on it. With only the rows
+of frequent tokens, all other tokens have draft probability 0; only the target can generate them.
 """
+
 from __future__ import annotations
 
 import json
@@ -26,34 +27,49 @@ _reduced_heads: WeakKeyDictionary[Any, dict[int, ReducedHead]] = WeakKeyDictiona
 
 
 class ReducedHead:
-    """The target's output matrix (lm_head) restricted to the token ids ``tokens``: a function from final hidden states [n, hidden]
-    to logits [n, vocab], -inf for all other tokens (FR-Spec, Zhao et al. 2502.14856). int8: compute it in int8."""
+    """The target's output matrix (lm_head) restricted to the token ids ``tokens``: a function from final
+    hidden states [n, hidden] to logits [n, vocab], -inf for all other tokens (FR-Spec, Zhao et al.
+    2502.14856). int8: compute it in int8."""
 
     def __init__(self, target: CapableTarget, tokens: Tensor, int8: bool = False):
         rows = output_rows(target, tokens)
         self.vocab, self.tokens = target.vocab, tokens.to(rows.device)
         with without_timing():  # cut within a run, which must write the same in the next process
-            self.linear = Int8Linear(rows) if int8 else fastest_layout([rows], rows.numel() * rows.element_size())(rows)
+            self.linear = (
+                Int8Linear(rows) if int8 else fastest_layout([rows], rows.numel() * rows.element_size())(rows)
+            )
 
     def __call__(self, states: Tensor) -> Tensor:
         logits = self.linear(states)
-        return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(-1, self.tokens, logits)
+        return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(
+            -1, self.tokens, logits
+        )
 
     def fits(self, target: CapableTarget, tokens: Tensor) -> bool:
         """Return whether this matrix was made from this target's output matrix, for these tokens."""
-        if len(tokens) != len(self.tokens) or target.vocab != self.vocab or not torch.equal(tokens.to(self.tokens.device), self.tokens):
+        if (
+            len(tokens) != len(self.tokens)
+            or target.vocab != self.vocab
+            or not torch.equal(tokens.to(self.tokens.device), self.tokens)
+        ):
             return False
         with torch.inference_mode():
             state = target.embed(self.tokens[:1].tolist())
             logits = target.head(state)[0, self.tokens]
             near = 1e-3 if not isinstance(self.linear, Int8Linear) else 2e-2
-            return bool(torch.allclose(self(state)[0, self.tokens], logits, atol=near * (1 + float(logits.abs().max()))))
+            return bool(
+                torch.allclose(
+                    self(state)[0, self.tokens], logits, atol=near * (1 + float(logits.abs().max()))
+                )
+            )
 
 
 def output_rows(target: CapableTarget, tokens: Tensor | None = None) -> Tensor:
-    """Return the rows [tokens, hidden] of the target's output matrix (lm_head) for some token ids; None: for all.
+    """Return the rows [tokens, hidden] of the target's output matrix (lm_head) for some token ids; None:
+    for all.
 
-    A target exposes its output matrix only as a function, so the rows are computed by applying it to unit vectors.
+    A target exposes its output matrix only as a function, so the rows are computed by applying it to unit
+    vectors.
     """
     states = target.embed([0])
     probe = torch.eye(states.shape[-1], dtype=states.dtype, device=states.device)
@@ -75,8 +91,8 @@ class ReducedTarget:
 
 
 def with_reduced_output(target: CapableTarget, head: Any, tokens: Tensor) -> CapableTarget:
-    """Return the target with its output matrix restricted to these token ids, for drafting. The restricted matrix is computed once
-    for each trained draft head (``head``) and number of tokens."""
+    """Return the target with its output matrix restricted to these token ids, for drafting. The restricted
+    matrix is computed once for each trained draft head (``head``) and number of tokens."""
     made = _reduced_heads.setdefault(head, {})
     cut = made.get(len(tokens))
     if cut is None or not cut.fits(target, tokens):
@@ -85,17 +101,21 @@ def with_reduced_output(target: CapableTarget, head: Any, tokens: Tensor) -> Cap
 
 
 def target_for_drafting(target: CapableTarget, head: Any) -> CapableTarget:
-    """Return the target as a trained draft head uses it: with the head's own embedding and output matrix if it has any, and with
-    the output matrix restricted to the head's ``draft_tokens`` if it lists any."""
+    """Return the target as a trained draft head uses it: with the head's own embedding and output matrix if
+    it has any, and with the output matrix restricted to the head's ``draft_tokens`` if it lists any."""
     target = with_own_tables(target, head)
     tokens = getattr(head, "draft_tokens", None)
-    return target if tokens is None or isinstance(target, ReducedTarget) else with_reduced_output(target, head, tokens)
+    return (
+        target
+        if tokens is None or isinstance(target, ReducedTarget)
+        else with_reduced_output(target, head, tokens)
+    )
 
 
 def read_draft_tokens(folder: Path, vocab: int) -> Tensor | None:
-    """Return the token ids that the trained draft heads of a target may draft, int64 [count], ascending, from the file
-    draft_tokens.json next to the head's folder; None if there is no such file. vocab: the target's vocabulary size. Raises
-    ModelError for an invalid file."""
+    """Return the token ids that the trained draft heads of a target may draft, int64 [count], ascending,
+    from the file draft_tokens.json next to the head's folder; None if there is no such file. vocab: the
+    target's vocabulary size. Raises ModelError for an invalid file."""
     path = folder.parent / DRAFT_TOKENS
     if not path.is_file():
         return None
@@ -103,6 +123,14 @@ def read_draft_tokens(folder: Path, vocab: int) -> Tensor | None:
         ids = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         raise ModelError(f"{DRAFT_TOKENS} beside {folder.name} cannot be read", "head.draft_tokens") from None
-    if not isinstance(ids, list) or not ids or not all(type(one) is int and 0 <= one < vocab for one in ids) or len(set(ids)) < len(ids):
-        raise ModelError(f"{DRAFT_TOKENS} beside {folder.name} must list distinct token ids below {vocab}", "head.draft_tokens")
+    if (
+        not isinstance(ids, list)
+        or not ids
+        or not all(type(one) is int and 0 <= one < vocab for one in ids)
+        or len(set(ids)) < len(ids)
+    ):
+        raise ModelError(
+            f"{DRAFT_TOKENS} beside {folder.name} must list distinct token ids below {vocab}",
+            "head.draft_tokens",
+        )
     return torch.tensor(sorted(ids))

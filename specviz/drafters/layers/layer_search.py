@@ -1,4 +1,6 @@
-"""Search for the sublayers to skip: random search with periodic Bayesian steps (SWIFT, Xia et al. 2410.06916)."""
+"""Search for the sublayers to skip: random search with periodic Bayesian steps (SWIFT, Xia et al.
+2410.06916)."""
+
 from __future__ import annotations
 
 import random
@@ -12,30 +14,49 @@ SEEN = 64  # trials kept
 
 
 class LayerSearch:
-    """Search for the set of sublayers to skip whose drafts agree most with the target: random sets, and a Bayesian step every EVERY
-    trials (SWIFT, Xia et al. 2410.06916).
+    """Search for the set of sublayers to skip whose drafts agree most with the target: random sets, and a
+    Bayesian step every EVERY trials (SWIFT, Xia et al. 2410.06916).
 
-    choices: the sublayers that may be skipped; ratio: share of them that a set holds; rng: random numbers of the search; enough,
-    patience, max_trials: the search ends once the agreement is above ``enough``, after ``patience`` trials without improvement, or after
-    ``max_trials`` trials. best: the best set so far; matched: its agreement with the target in [0, 1], 0 before the first trial.
+    choices: the sublayers that may be skipped; ratio: share of them that a set holds; rng: random numbers
+    of the search; enough, patience, max_trials: the search ends once the agreement is above ``enough``,
+    after ``patience`` trials without improvement, or after ``max_trials`` trials. best: the best set so
+    far; matched: its agreement with the target in [0, 1], 0 before the first trial.
     """
 
-    def __init__(self, choices: tuple[int, ...], ratio: float, rng: random.Random, *, enough=0.95, patience=300, max_trials=1000):
+    def __init__(
+        self,
+        choices: tuple[int, ...],
+        ratio: float,
+        rng: random.Random,
+        *,
+        enough=0.95,
+        patience=300,
+        max_trials=1000,
+    ):
         self.choices, self.rng = choices, rng
         self.size = int(len(choices) * ratio)
-        self.enough, self.patience, self.max_trials = enough, patience, max_trials
+        self.enough = enough
+        self.patience = patience
+        self.max_trials = max_trials
         # start with both sublayers of every other layer
         odd_first = sorted(choices, key=lambda s: (s // 2 % 2 == 0, s))
-        self.best: frozenset[int] = frozenset(odd_first[:self.size])
-        self.matched, self.trials, self.trials_since_best = 0.0, 0, 0
+        self.best: frozenset[int] = frozenset(odd_first[: self.size])
+        self.matched = 0.0
+        self.trials = 0
+        self.trials_since_best = 0
         self._tried: list[tuple[frozenset[int], float]] = []
 
     @property
     def finished(self) -> bool:
         """Whether the search has ended."""
         full = self.size in (0, len(self.choices))  # only one such set exists
-        return (full and self.trials > 0 or self.matched > self.enough or self.trials_since_best >= self.patience
-                or self.trials >= self.max_trials)
+        return (
+            full
+            and self.trials > 0
+            or self.matched > self.enough
+            or self.trials_since_best >= self.patience
+            or self.trials >= self.max_trials
+        )
 
     def propose(self) -> frozenset[int]:
         """Return the next set of sublayers to try. The first trial is the initial set, every other layer."""
@@ -46,7 +67,8 @@ class LayerSearch:
         return self._promising([self._draw() for _ in range(CANDIDATES)])
 
     def learn(self, trial: frozenset[int], matched: float) -> bool:
-        """Record the agreement with the target of a tried set, in [0, 1]; return whether it is the new best set."""
+        """Record the agreement with the target of a tried set, in [0, 1]; return whether it is the new best
+        set."""
         self.trials += 1
         self._tried = [*self._tried, (trial, matched)][-SEEN:]
         better = matched > self.matched
@@ -59,7 +81,8 @@ class LayerSearch:
         return frozenset(self.rng.sample(self.choices, self.size))
 
     def _promising(self, candidates: list[frozenset[int]]) -> frozenset[int]:
-        """Return the candidate with the highest upper confidence bound of a Gaussian process over recent trials."""
+        """Return the candidate with the highest upper confidence bound of a Gaussian process over recent
+        trials."""
         seen = self._bits([trial for trial, _ in self._tried])
         score = np.array([matched for _, matched in self._tried])
         new = self._bits(candidates)

@@ -1,4 +1,5 @@
 """Self-speculation with all layers of the target over a reduced KV cache."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -8,8 +9,9 @@ from ..model.chain import DraftChain
 
 
 class OwnCache(DraftChain):
-    """Drafter of a chain: all layers of the target, over a part of its KV cache or a quantised copy of it. view: the target with that
-    cache (targets/cache_selection.py); bits: bits per cached value, 0 if it is not quantised."""
+    """Drafter of a chain: all layers of the target, over a part of its KV cache or a quantised copy of it.
+    view: the target with that cache (targets/cache_selection.py); bits: bits per cached value, 0 if it is
+    not quantised."""
 
     restartable = False  # the view uses the target's own KV cache
 

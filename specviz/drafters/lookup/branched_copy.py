@@ -1,4 +1,5 @@
 """Copy several continuations of one match: the lexical part of AdaPLD (Liu et al. 2606.05742)."""
+
 from __future__ import annotations
 
 from ...core import Budget, Origin, State, TreeBuilder
@@ -9,8 +10,9 @@ LATEST = 64  # most recent positions examined
 
 
 class BranchedCopy(ContextIndexDrafter):
-    """Drafter of a tree: the ``branches`` latest distinct continuations of the longest suffix of the context that occurred before,
-    merged along common prefixes. min_match, longest: bounds of the suffix's length, in tokens."""
+    """Drafter of a tree: the ``branches`` latest distinct continuations of the longest suffix of the
+    context that occurred before, merged along common prefixes. min_match, longest: bounds of the suffix's
+    length, in tokens."""
 
     index: NgramIndexes
 
@@ -22,22 +24,25 @@ class BranchedCopy(ContextIndexDrafter):
         places, n = self.match()
         if not places:
             return
-        self.matched, under, used = n, {}, []
+        self.matched = n
+        under = {}
+        used = []
         for end in reversed(places[-LATEST:]):
             if len(used) < self.branches and self.add_chain(builder, under, state, end, budget):
                 used.append(end)
         state.note("match", start=used[0] - n, end=used[0], n=n, copied=len(builder))
 
     def match(self) -> tuple[list[int], int]:
-        """Return the positions after the earlier occurrences of the longest matching suffix, and its length; ([], 0) without any."""
-        for index in reversed(self.index.sizes[self.min_match - 1:]):
+        """Return the positions after the earlier occurrences of the longest matching suffix, and its
+        length; ([], 0) without any."""
+        for index in reversed(self.index.sizes[self.min_match - 1 :]):
             if places := index.before():
                 return places, index.n
         return [], 0
 
     def add_chain(self, builder: TreeBuilder, under: dict, state: State, end: int, budget: Budget) -> bool:
-        """Add the chain copied from position ``end`` of the context, merged with the existing nodes; return whether it added a node.
-        under: (parent, token) -> node."""
+        """Add the chain copied from position ``end`` of the context, merged with the existing nodes; return
+        whether it added a node. under: (parent, token) -> node."""
         node, before = -1, len(builder)
         for at in range(end, min(end + budget.gamma, len(state.tokens))):
             token = state.tokens[at]

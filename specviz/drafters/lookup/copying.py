@@ -1,8 +1,9 @@
 """Copy drafts from the context, each token with the position it was copied from.
 
-``NgramDraft`` (ANPD, Ou et al. 2404.08698), ``GramCopy`` (CopySpec, Dumitru et al. 2502.08923), ``SuffixCopy`` (SAM-Decoding,
-Hu et al. 2411.10666). All nodes are chosen: they have no draft distribution.
+``NgramDraft`` (ANPD, Ou et al. 2404.08698), ``GramCopy`` (CopySpec, Dumitru et al. 2502.08923),
+``SuffixCopy`` (SAM-Decoding, Hu et al. 2411.10666). All nodes are chosen: they have no draft distribution.
 """
+
 from __future__ import annotations
 
 from ...core import Budget, Drafter, DraftTree, Origin, Outcome, Scores, State, Target, TreeBuilder
@@ -11,11 +12,14 @@ from ...indexes.suffix_array import PART
 from ...indexes.suffix_automaton import NgramIndex, SuffixAutomaton, TextIndex
 
 
-def copy_chain(builder: TreeBuilder, text, position: int, count: int, stop: frozenset[int], source: str = "context") -> int:
-    """Add a chain of up to ``count`` tokens text[position:] under the root of ``builder``; return their number. The chain ends after an
-    end token (``stop``) and before the end of a document (a negative token or a datastore's separator). source: name of the text."""
+def copy_chain(
+    builder: TreeBuilder, text, position: int, count: int, stop: frozenset[int], source: str = "context"
+) -> int:
+    """Add a chain of up to ``count`` tokens text[position:] under the root of ``builder``; return their
+    number. The chain ends after an end token (``stop``) and before the end of a document (a negative token
+    or a datastore's separator). source: name of the text."""
     tokens = []
-    for token in text[position:position + count]:
+    for token in text[position : position + count]:
         if token < 0 or token == PART:
             break
         tokens.append(int(token))
@@ -26,8 +30,8 @@ def copy_chain(builder: TreeBuilder, text, position: int, count: int, stop: froz
 
 
 class ContextIndexDrafter(Drafter):
-    """Base class of drafters that copy from the context. It keeps an index of the context, rebuilt for every run and extended after
-    every round; a subclass implements ``draft``.
+    """Base class of drafters that copy from the context. It keeps an index of the context, rebuilt for
+    every run and extended after every round; a subclass implements ``draft``.
 
     matched: number of context tokens that matched before the last proposal.
     """
@@ -56,8 +60,9 @@ class ContextIndexDrafter(Drafter):
 
 
 class NgramDraft(ContextIndexDrafter):
-    """Drafter of a chain, token by token: the most frequent successor of the last n - 1 tokens, with the largest n for which they
-    occurred before (ANPD, Ou et al. 2404.08698). longest, min_match: largest and smallest n.
+    """Drafter of a chain, token by token: the most frequent successor of the last n - 1 tokens, with the
+    largest n for which they occurred before (ANPD, Ou et al. 2404.08698). longest, min_match: largest and
+    smallest n.
     """
 
     index: NgramCounts
@@ -67,7 +72,7 @@ class NgramDraft(ContextIndexDrafter):
         self.longest, self.min_match = longest, min_match
 
     def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
-        context, orders = list(state.tokens[1 - self.longest:]), []
+        context, orders = list(state.tokens[1 - self.longest :]), []
         while len(builder) < budget.gamma:
             token, n, position = self.index.best(context)
             if n < self.min_match:
@@ -76,15 +81,15 @@ class NgramDraft(ContextIndexDrafter):
             orders.append(n)
             if token in state.stop:
                 break
-            context = [*context, token][1 - self.longest:]
+            context = [*context, token][1 - self.longest :]
         if orders:
             self.matched = orders[0] - 1
             state.note("backoff", orders=orders, longest=self.longest)
 
 
 class GramCopy(ContextIndexDrafter):
-    """Drafter that copies the continuation of the first (``latest``: the latest) earlier occurrence of the last ``gram`` tokens
-    (CopySpec, Dumitru et al. 2502.08923)."""
+    """Drafter that copies the continuation of the first (``latest``: the latest) earlier occurrence of the
+    last ``gram`` tokens (CopySpec, Dumitru et al. 2502.08923)."""
 
     index: NgramIndex
 
@@ -101,8 +106,9 @@ class GramCopy(ContextIndexDrafter):
 
 
 class SuffixCopy(ContextIndexDrafter):
-    """Drafter that copies the continuation of the longest suffix of the context that occurred before, if it has at least ``min_match``
-    tokens (SAM-Decoding, Hu et al. 2411.10666). The draft has 1 + stretch * (match length) tokens.
+    """Drafter that copies the continuation of the longest suffix of the context that occurred before, if it
+    has at least ``min_match`` tokens (SAM-Decoding, Hu et al. 2411.10666). The draft has 1 + stretch *
+    (match length) tokens.
     """
 
     index: SuffixAutomaton

@@ -1,12 +1,14 @@
 """Truncate lookup drafts to the part whose expected gain exceeds its verification cost.
 
-The gate estimates two things. First, the acceptance probability of the next draft token, as a function of the number of
-matching tokens before it (match plus accepted draft). Second, the extra cost of a forward pass with a draft: one amount
-for the first token, a smaller one for each further token. Truncated tokens are compared with the text generated later,
-so they also improve the estimate. A lookup that takes a noticeable share of a pass and repeatedly finds nothing is
-called less often. Decisions depend on past rounds and on the draft only, so the output stays exact. The gate is an
-addition of this project; the papers always draft, which is ``caution`` 0.
+The gate estimates two things. First, the acceptance probability of the next draft token, as a function of
+the number of matching tokens before it (match plus accepted draft). Second, the extra cost of a forward
+pass with a draft: one amount for the first token, a smaller one for each further token. Truncated tokens
+are compared with the text generated later, so they also improve the estimate. A lookup that takes a
+noticeable share of a pass and repeatedly finds nothing is called less often. Decisions depend on past
+rounds and on the draft only, so the output stays exact. The gate is an addition of this project; the papers
+always draft, which is ``caution`` 0.
 """
+
 from __future__ import annotations
 
 from bisect import bisect_right
@@ -51,10 +53,11 @@ class SuccessRate:
 
 
 class DraftCost:
-    """Extra cost of a forward pass with n draft tokens, in units of a pass without any: first + n * row, fitted to recent measurements.
+    """Extra cost of a forward pass with n draft tokens, in units of a pass without any: first + n * row,
+    fitted to recent measurements.
 
-    The fit starts from two assumed points, and returns to them slowly while no draft is measured. Otherwise a high cost would
-    suppress all drafts and never be measured again.
+    The fit starts from two assumed points, and returns to them slowly while no draft is measured. Otherwise
+    a high cost would suppress all drafts and never be measured again.
     """
 
     def __init__(self):
@@ -98,25 +101,31 @@ GUESSED = tuple(a + b for a, b in zip(_point(1, FIRST + ROW), _point(16, FIRST +
 
 
 class ReportsMatch(Protocol):
-    """A drafter that reports ``matched``, the number of context tokens that matched before its last proposal."""
+    """A drafter that reports ``matched``, the number of context tokens that matched before its last
+    proposal."""
 
     matched: int
 
 
 class CostGate(Drafter):
-    """Drafter that cuts the drafts of a lookup drafter to the part whose expected gain exceeds its verification cost.
+    """Drafter that cuts the drafts of a lookup drafter to the part whose expected gain exceeds its
+    verification cost.
 
-    inner: a drafter of chosen nodes, with parents and more probable nodes first, that reports ``matched`` (ReportsMatch); caution:
-    required ratio of expected gain to cost; 0 disables the gate."""
+    inner: a drafter of chosen nodes, with parents and more probable nodes first, that reports ``matched``
+    (ReportsMatch); caution: required ratio of expected gain to cost; 0 disables the gate."""
 
     def __init__(self, inner: Drafter, caution: float = 1.0):
         self.inner, self.caution = inner, caution
-        self.hidden_states, self.needs, self.restartable = inner.hidden_states, inner.needs, inner.restartable
+        self.hidden_states = inner.hidden_states
+        self.needs = inner.needs
+        self.restartable = inner.restartable
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.rates, self.draft_cost = [SuccessRate(x) for x in RIGHT], DraftCost()
         self.fruitless = self.rest = 0
-        self.waiting: deque[list] = deque(maxlen=WAITING)  # [tree, node reached, position of the next token, agreeing tokens so far]
+        self.waiting: deque[list] = deque(
+            maxlen=WAITING
+        )  # [tree, node reached, position of the next token, agreeing tokens so far]
         self.inner.start(state, target, prefill)
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -131,7 +140,11 @@ class CostGate(Drafter):
         took = state.costs.decided(state.clock.now() - began)
         kept = self.worthwhile_part(tree, state) if len(tree) else tree
         self.fruitless = 0 if len(kept) else self.fruitless + 1
-        if self.fruitless > PATIENCE and self.draft_cost.plain and took > CHEAP * self.draft_cost.median_plain:
+        if (
+            self.fruitless > PATIENCE
+            and self.draft_cost.plain
+            and took > CHEAP * self.draft_cost.median_plain
+        ):
             self.rest = min(LONGEST, 2 ** (self.fruitless - PATIENCE))
             if not len(tree):
                 self.note_decision(state, 0, 0, 0)
@@ -139,28 +152,44 @@ class CostGate(Drafter):
         return kept
 
     def full_draft_pays(self, tree: DraftTree, tokens: list[int]) -> bool:
-        """Return whether a draft of SHORT tokens is worth its cost up to the last one, so that a longer draft may pay, too."""
-        return len(tree) > 0 and max(tree.depths) >= SHORT and self.best_count(tree, self.matching_tokens(tree, tokens)) == len(tree)
+        """Return whether a draft of SHORT tokens is worth its cost up to the last one, so that a longer
+        draft may pay, too."""
+        return (
+            len(tree) > 0
+            and max(tree.depths) >= SHORT
+            and self.best_count(tree, self.matching_tokens(tree, tokens)) == len(tree)
+        )
 
     def worthwhile_part(self, tree: DraftTree, state: State) -> DraftTree:
         """Return the first nodes of the tree, as many as are expected to save more time than they cost."""
         agree = self.matching_tokens(tree, state.tokens)
         self.waiting.append([tree, -1, len(state.tokens), agree])
         count = self.best_count(tree, agree)
-        if not self.draft_cost.measured and len(self.draft_cost.plain) >= 3:  # measure the cost once, even if this draft may not pay
+        if (
+            not self.draft_cost.measured and len(self.draft_cost.plain) >= 3
+        ):  # measure the cost once, even if this draft may not pay
             count = max(count, min(TRIED, len(tree)))
         self.note_decision(state, agree, len(tree), count)
         return tree if count == len(tree) else first_nodes(tree, count)
 
     def note_decision(self, state: State, agree: int, found: int, kept: int) -> None:
-        """Attach the note "gate": number of matching tokens, nodes found by the lookup, nodes kept, and the estimates used."""
+        """Attach the note "gate": number of matching tokens, nodes found by the lookup, nodes kept, and the
+        estimates used."""
         first, following = self.success_rate(agree).value, self.success_rate(agree + 1).value
-        state.note("gate", matched=agree, found=found, kept=kept, first=round(first, 3), next=round(following, 3),
-                   row=round(self.draft_cost.row, 4), extra=round(self.draft_cost.first, 4))
+        state.note(
+            "gate",
+            matched=agree,
+            found=found,
+            kept=kept,
+            first=round(first, 3),
+            next=round(following, 3),
+            row=round(self.draft_cost.row, 4),
+            extra=round(self.draft_cost.first, 4),
+        )
 
     def matching_tokens(self, tree: DraftTree, tokens: list[int]) -> int:
-        """Return the number of tokens before the copied position that equal the last tokens of the context; for a copy from another
-        text the number that the drafter reports, less ELSEWHERE."""
+        """Return the number of tokens before the copied position that equal the last tokens of the context;
+        for a copy from another text the number that the drafter reports, less ELSEWHERE."""
         position = tree.origin[0] if tree.origin else None
         if position is None:
             return cast(ReportsMatch, self.inner).matched
@@ -176,8 +205,13 @@ class CostGate(Drafter):
         return self.rates[bisect_right(AGREE, agree) - 1]
 
     def best_count(self, tree: DraftTree, agree: int) -> int:
-        """Return the number of first nodes of the tree with the most expected tokens per second; 0 if no draft is worth its cost."""
-        best, found, deepest, prob, hoped = 1.0, 0, 0, 1.0, 0.0
+        """Return the number of first nodes of the tree with the most expected tokens per second; 0 if no
+        draft is worth its cost."""
+        best = 1.0
+        found = 0
+        deepest = 0
+        prob = 1.0
+        hoped = 0.0
         for count, depth in enumerate(tree.depths, 1):
             if depth > deepest:
                 prob *= self.success_rate(agree + deepest).value
@@ -185,7 +219,9 @@ class CostGate(Drafter):
             pace = (1 + hoped) / (1 + self.caution * (self.draft_cost.first + self.draft_cost.row * count))
             if pace >= best:
                 best, found = pace, count
-            if prob < best * self.caution * self.draft_cost.row:  # probabilities only fall: no further token pays
+            if (
+                prob < best * self.caution * self.draft_cost.row
+            ):  # probabilities only fall: no further token pays
                 break
         return found
 
@@ -198,8 +234,9 @@ class CostGate(Drafter):
         self.inner.observe(state, outcome)
 
     def compare_with_text(self, entry: list, tokens: list[int]) -> bool:
-        """Compare a past draft with the text generated since, and learn from it. Return whether the comparison can continue when there
-        is more text. entry: [tree, node reached, position of the next token, matching tokens so far], updated."""
+        """Compare a past draft with the text generated since, and learn from it. Return whether the
+        comparison can continue when there is more text. entry: [tree, node reached, position of the next
+        token, matching tokens so far], updated."""
         tree, node, at, agree = entry
         chain = tree.depths[-1] == len(tree)
         while at < len(tokens):
@@ -210,14 +247,20 @@ class CostGate(Drafter):
             self.success_rate(agree).learn(hit is not None)
             if hit is None:
                 return False
-            node, at, agree = hit, at + 1, agree + 1
+            node = hit
+            at = at + 1
+            agree = agree + 1
         entry[1:] = node, at, agree
         return True
 
 
 def first_nodes(tree: DraftTree, count: int) -> DraftTree:
     """Return the tree of the first ``count`` nodes of a tree of chosen nodes."""
-    return DraftTree(tree.tokens[:count], tree.parents[:count], (-1,) * count, origin=tree.origin[:count]) if count else DraftTree()
+    return (
+        DraftTree(tree.tokens[:count], tree.parents[:count], (-1,) * count, origin=tree.origin[:count])
+        if count
+        else DraftTree()
+    )
 
 
 def with_cost_gate(inner: Drafter, caution: float) -> Drafter:

@@ -1,6 +1,7 @@
-"""The n-gram lookups of llama.cpp, which copy long continuations of one long key. ``NgramMap``: simple, map-k and map-k4v;
-``NgramPool``: mod, a hash table shared by the visitor's answers.
+"""The n-gram lookups of llama.cpp, which copy long continuations of one long key. ``NgramMap``: simple,
+map-k and map-k4v; ``NgramPool``: mod, a hash table shared by the visitor's answers.
 """
+
 from __future__ import annotations
 
 from collections import Counter
@@ -17,18 +18,20 @@ CLEAR = 2  # required frequency ratio of the best to the next
 
 
 class NgramMap(ContextIndexDrafter):
-    """Drafter that copies the continuation of the last ``key`` tokens if they occurred at least ``min_count`` times before (llama.cpp's
-    ngram-simple, ngram-map-k and ngram-map-k4v).
+    """Drafter that copies the continuation of the last ``key`` tokens if they occurred at least
+    ``min_count`` times before (llama.cpp's ngram-simple, ngram-map-k and ngram-map-k4v).
 
-    counted: copy the most frequent of up to four continuations if it is at least twice as frequent as the next one, else draft
-    nothing; otherwise copy the latest continuation.
+    counted: copy the most frequent of up to four continuations if it is at least twice as frequent as the
+    next one, else draft nothing; otherwise copy the latest continuation.
     """
 
     index: NgramIndex
 
     def __init__(self, key: int = 12, min_count: int = 1, counted: bool = False):
         super().__init__(NgramIndex(key))
-        self.key, self.min_count, self.counted = key, min_count, counted
+        self.key = key
+        self.min_count = min_count
+        self.counted = counted
 
     def draft(self, builder: TreeBuilder, state: State, budget: Budget) -> None:
         places = self.index.before()
@@ -41,12 +44,12 @@ class NgramMap(ContextIndexDrafter):
             state.note("match", start=end - self.key, end=end, n=self.key, copied=copied)
 
     def dominant_continuation(self, places: list[int], size: int) -> int:
-        """Return the latest of the given positions that is followed by the most frequent continuation of ``size`` tokens, if that is
-        at least CLEAR times as frequent as the next one; else 0."""
+        """Return the latest of the given positions that is followed by the most frequent continuation of
+        ``size`` tokens, if that is at least CLEAR times as frequent as the next one; else 0."""
         text, values = self.index.text, Counter()
         latest: dict[tuple[int, ...], int] = {}
         for end in places:
-            value = tuple(text[end:end + size])
+            value = tuple(text[end : end + size])
             if value in values or len(values) < VALUES:
                 values[value] += 1
                 latest[value] = end
@@ -55,14 +58,17 @@ class NgramMap(ContextIndexDrafter):
 
 
 class NgramPool(Drafter):
-    """Drafter of a chain from a hash table of n-gram successors, filled from all texts of a session (llama.cpp's ngram-mod).
+    """Drafter of a chain from a hash table of n-gram successors, filled from all texts of a session
+    (llama.cpp's ngram-mod).
 
-    memory: the session's memory, which holds the table; key: length of an n-gram, in tokens; min_draft: shorter drafts are not proposed.
-    matched: equal to ``key``.
+    memory: the session's memory, which holds the table; key: length of an n-gram, in tokens; min_draft:
+    shorter drafts are not proposed. matched: equal to ``key``.
     """
 
     def __init__(self, memory: Memory, key: int = 24, min_draft: int = 1):
-        self.pool, self.min_draft, self.matched = memory.table(("n-gram pool", key), lambda: HashPool(key)), min_draft, key
+        self.pool = memory.table(("n-gram pool", key), lambda: HashPool(key))
+        self.min_draft = min_draft
+        self.matched = key
         self.new: int | None = None  # where the tokens begin that are not in the pool yet
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -80,5 +86,7 @@ class NgramPool(Drafter):
         return DraftTree.chain(found)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        if self.new is None:  # added with the next proposal: a stop string may still take the last round's tokens back
+        if (
+            self.new is None
+        ):  # added with the next proposal: a stop string may still take the last round's tokens back
             self.new = len(state.tokens) - len(outcome.committed)

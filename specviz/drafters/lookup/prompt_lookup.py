@@ -1,8 +1,11 @@
-"""Prompt lookup: copy what followed an earlier occurrence of the last few tokens (Saxena 2023, prompt-lookup-decoding).
+"""Prompt lookup: copy what followed an earlier occurrence of the last few tokens (Saxena 2023,
+prompt-lookup-decoding).
 
-The rule is that of transformers' PromptLookupCandidateGenerator: find the first occurrence of the longest suffix of up to n tokens and
-copy its continuation. transformers scans the context; here hash tables of all n-grams make the cost of a round constant.
+The rule is that of transformers' PromptLookupCandidateGenerator: find the first occurrence of the longest
+suffix of up to n tokens and copy its continuation. transformers scans the context; here hash tables of all
+n-grams make the cost of a round constant.
 """
+
 from __future__ import annotations
 
 from ...core import Budget, State, TreeBuilder
@@ -11,8 +14,8 @@ from .copying import ContextIndexDrafter, copy_chain
 
 
 class PromptLookup(ContextIndexDrafter):
-    """Drafter that copies the continuation of the longest suffix of the context, of up to ``longest`` tokens, that occurred before.
-    latest: copy after its last earlier occurrence instead of its first."""
+    """Drafter that copies the continuation of the longest suffix of the context, of up to ``longest``
+    tokens, that occurred before. latest: copy after its last earlier occurrence instead of its first."""
 
     index: NgramIndexes
 

@@ -1,4 +1,6 @@
-"""Draft from a trie of token sequences of the prompt and earlier answers: Lookahead of Ant Group (Zhao et al. 2312.12728)."""
+"""Draft from a trie of token sequences of the prompt and earlier answers: Lookahead of Ant Group (Zhao et
+al. 2312.12728)."""
+
 from __future__ import annotations
 
 from ...core import Budget, Drafter, DraftTree, Scores, State, Target, TreeBuilder
@@ -7,11 +9,12 @@ from ...indexes.earlier_answers import Memory
 
 
 class TrieLookahead(Drafter):
-    """Drafter of a tree: the most frequent continuations of the context's last tokens in a trie of token sequences (Lookahead, Zhao et
-    al. 2312.12728).
+    """Drafter of a tree: the most frequent continuations of the context's last tokens in a trie of token
+    sequences (Lookahead, Zhao et al. 2312.12728).
 
-    memory: keeps the sequences of a session's answers; those of the prompt are kept for the run; length: tokens per stored sequence;
-    longest: longest suffix that is looked up. If it yields fewer than ``length`` nodes, shorter suffixes are tried, too.
+    memory: keeps the sequences of a session's answers; those of the prompt are kept for the run; length:
+    tokens per stored sequence; longest: longest suffix that is looked up. If it yields fewer than
+    ``length`` nodes, shorter suffixes are tried, too.
     """
 
     def __init__(self, memory: Memory, length: int = 12, longest: int = 4):
@@ -20,7 +23,7 @@ class TrieLookahead(Drafter):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         self.prompt = BranchTrie(self.length)
-        self.prompt.insert(state.tokens[:state.start])
+        self.prompt.insert(state.tokens[: state.start])
         self.put = state.start
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
@@ -43,12 +46,21 @@ class TrieLookahead(Drafter):
             state.note("retrieved", source="prompt and answers", n=n, places=often, nodes=len(builder))
         return builder.tree()
 
-    def find_continuations(self, tokens: list[int], budget: Budget) -> tuple[int, list[tuple[int, int, float]]]:
-        """Return the length of the suffix of ``tokens`` with the most continuations, and these: (token, parent, count) per node."""
+    def find_continuations(
+        self, tokens: list[int], budget: Budget
+    ) -> tuple[int, list[tuple[int, int, float]]]:
+        """Return the length of the suffix of ``tokens`` with the most continuations, and these: (token,
+        parent, count) per node."""
         fullest: tuple[int, list] = (0, [])
         for n in range(min(self.longest, len(tokens)), 0, -1):
-            nodes = [node for node in (self.prompt.find(tokens[-n:]), self.answers.find(tokens[-n:])) if node is not None]
-            ways = frequent_continuations(nodes, min(budget.gamma, self.length - n), budget.nodes, budget.width)
+            nodes = [
+                node
+                for node in (self.prompt.find(tokens[-n:]), self.answers.find(tokens[-n:]))
+                if node is not None
+            ]
+            ways = frequent_continuations(
+                nodes, min(budget.gamma, self.length - n), budget.nodes, budget.width
+            )
             if len(ways) > len(fullest[1]):
                 fullest = (n, ways)
             if len(ways) >= min(self.length, budget.nodes):

@@ -1,8 +1,11 @@
-"""Monte Carlo tree search over a tri-gram matrix: ADED (Liu et al. 2407.12021). The most visited nodes become the draft.
+"""Monte Carlo tree search over a tri-gram matrix: ADED (Liu et al. 2407.12021). The most visited nodes
+become the draft.
 
-The matrix is initialised with the tri-grams of a corpus and adapts to the text: tri-grams of the last tokens gain score every round. It
-is kept in the visitor's memory. Tri-grams of the prompt are added, too, which is not in the paper.
+The matrix is initialised with the tri-grams of a corpus and adapts to the text: tri-grams of the last
+tokens gain score every round. It is kept in the visitor's memory. Tri-grams of the prompt are added, too,
+which is not in the paper.
 """
+
 from __future__ import annotations
 
 import math
@@ -20,8 +23,8 @@ PAIRS = 20_000  # maximum pairs; the least recently used is dropped
 
 
 class TrigramMatrix:
-    """Scores of tri-grams: token pair -> {successor: score}, initialised from a corpus and updated during generation. It holds at most
-    PAIRS pairs; the least recently used one is dropped."""
+    """Scores of tri-grams: token pair -> {successor: score}, initialised from a corpus and updated during
+    generation. It holds at most PAIRS pairs; the least recently used one is dropped."""
 
     def __init__(self, corpus: Trigrams | None = None):
         self.corpus, self.rows = corpus, {}
@@ -36,7 +39,8 @@ class TrigramMatrix:
         self.rows[pair] = row
 
     def __getitem__(self, pair: tuple[int, int]) -> dict[int, float]:
-        """Return the successor scores of a pair, a dict to be changed in place; empty if the pair is unknown."""
+        """Return the successor scores of a pair, a dict to be changed in place; empty if the pair is
+        unknown."""
         row = self.rows.pop(pair, None)
         if row is None:
             row = dict(self.corpus.successors(pair, KEPT)) if self.corpus else {}
@@ -47,28 +51,48 @@ class TrigramMatrix:
 
 
 class SearchNode:
-    """A node of the Monte Carlo tree search. pair: the last two tokens up to it; prior, score: its tri-gram's score; visits, reward:
-    number of simulations through it and the sum of their rewards."""
+    """A node of the Monte Carlo tree search. pair: the last two tokens up to it; prior, score: its
+    tri-gram's score; visits, reward: number of simulations through it and the sum of their rewards."""
 
     __slots__ = ("token", "pair", "parent", "children", "prior", "score", "visits", "reward")
 
-    def __init__(self, token: int, pair: tuple[int, int], parent: SearchNode | None, prior: float, score: float):
-        self.token, self.pair, self.parent, self.prior, self.score = token, pair, parent, prior, score
+    def __init__(
+        self, token: int, pair: tuple[int, int], parent: SearchNode | None, prior: float, score: float
+    ):
+        self.token = token
+        self.pair = pair
+        self.parent = parent
+        self.prior = prior
+        self.score = score
         self.children: list[SearchNode] = []
         self.visits, self.reward = 0, 0.0
 
 
 class TrigramSearch(Drafter):
-    """Drafter of a tree: the most visited nodes of a Monte Carlo tree search over tri-gram scores (ADED, Liu et al. 2407.12021).
+    """Drafter of a tree: the most visited nodes of a Monte Carlo tree search over tri-gram scores (ADED,
+    Liu et al. 2407.12021).
 
-    iterations: simulations per round; gain: score added to each recent tri-gram per round; explore: weight of the prior in the
-    exploration bonus; memory: the session's memory, which holds the scores; corpus: initial tri-grams."""
+    iterations: simulations per round; gain: score added to each recent tri-gram per round; explore: weight
+    of the prior in the exploration bonus; memory: the session's memory, which holds the scores; corpus:
+    initial tri-grams."""
 
-    def __init__(self, iterations: int = 150, gain: float = 0.04, explore: float = 32.0, memory: Memory | None = None,
-                 corpus: Trigrams | None = None):
-        self.iterations, self.gain, self.explore = iterations, gain, explore
-        self.matrix = (memory or Memory()).table(("tri-grams", corpus is not None), lambda: TrigramMatrix(corpus))
-        self.last: list[int] = []  # of the last round; added once the run has gone on, as a stop string may still take them back
+    def __init__(
+        self,
+        iterations: int = 150,
+        gain: float = 0.04,
+        explore: float = 32.0,
+        memory: Memory | None = None,
+        corpus: Trigrams | None = None,
+    ):
+        self.iterations = iterations
+        self.gain = gain
+        self.explore = explore
+        self.matrix = (memory or Memory()).table(
+            ("tri-grams", corpus is not None), lambda: TrigramMatrix(corpus)
+        )
+        self.last: list[
+            int
+        ] = []  # of the last round; added once the run has gone on, as a stop string may still take them back
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         counts = NgramCounts(3)
@@ -108,12 +132,18 @@ class TrigramSearch(Drafter):
         at = {id(root): -1}
         for node in chosen:
             at[id(node)] = builder.add(node.token, at[id(node.parent)])
-        state.note("search", iterations=self.iterations, pairs=len(self.matrix),
-                   visits=[p.visits for p in chosen], priors=[round(p.prior, 4) for p in chosen])
+        state.note(
+            "search",
+            iterations=self.iterations,
+            pairs=len(self.matrix),
+            visits=[p.visits for p in chosen],
+            priors=[round(p.prior, 4) for p in chosen],
+        )
         return builder.tree()
 
     def search(self, pair: tuple[int, int], depth: int, rng: random.Random) -> SearchNode:
-        """Run Monte Carlo tree search over continuations of ``pair``, at most ``depth`` tokens deep; return the root."""
+        """Run Monte Carlo tree search over continuations of ``pair``, at most ``depth`` tokens deep; return
+        the root."""
         root = SearchNode(-1, pair, None, 1.0, 0.0)
         for _ in range(self.iterations):
             node, deep = root, 0
@@ -148,13 +178,15 @@ class TrigramSearch(Drafter):
         known = self.matrix[node.pair]
         if not known:
             return False
-        node.children = [SearchNode(token, (node.pair[1], token), node, score, score)
-                          for token, score in sorted(known.items(), key=lambda item: -item[1])]
+        node.children = [
+            SearchNode(token, (node.pair[1], token), node, score, score)
+            for token, score in sorted(known.items(), key=lambda item: -item[1])
+        ]
         return True
 
     def rollout(self, pair: tuple[int, int], depth: int, rng: random.Random) -> float:
-        """Return the summed scores of a random continuation of ``pair``, up to ``depth`` tokens, each sampled in proportion to its
-        score."""
+        """Return the summed scores of a random continuation of ``pair``, up to ``depth`` tokens, each
+        sampled in proportion to its score."""
         gained = 0.0
         for _ in range(depth):
             known = self.matrix[pair]
@@ -166,14 +198,15 @@ class TrigramSearch(Drafter):
 
 
 def drop_lowest_scores(row: dict[int, float], kept: int | None = None) -> None:
-    """Drop the successors with the lowest scores from ``row`` until KEPT are left; never the token ``kept``."""
+    """Drop the successors with the lowest scores from ``row`` until KEPT are left; never the token
+    ``kept``."""
     while len(row) > KEPT:
         del row[min((token for token in row if token != kept), key=row.__getitem__)]
 
 
 def most_visited(root: SearchNode, count: int, width: int, stop: frozenset[int]) -> list[SearchNode]:
-    """Return up to ``count`` of the most visited nodes below the root, parents before children, with at most ``width`` children per
-    node and none after an end token (``stop``)."""
+    """Return up to ``count`` of the most visited nodes below the root, parents before children, with at
+    most ``width`` children per node and none after an end token (``stop``)."""
     chosen, todo = [], [root]
     while todo and len(chosen) < count:
         todo.sort(key=lambda node: -node.visits)

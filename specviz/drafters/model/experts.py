@@ -1,4 +1,6 @@
-"""Draft trees for a target with sparse experts (BlockFFN, Song et al. 2507.08771), and what each forward pass read of its experts."""
+"""Draft trees for a target with sparse experts (BlockFFN, Song et al. 2507.08771), and what each forward
+pass read of its experts."""
+
 from __future__ import annotations
 
 from ...core import CapableTarget, DraftingModel, Outcome, Scores, State
@@ -7,9 +9,10 @@ from .chain import DraftShape
 
 
 class PricedShape(DraftShape):
-    """Drafter of a tree of a fixed shape for a target with sparse experts (BlockFFN, Song et al. 2507.08771). After each round the note
-    "expert_union" tells which experts the tokens of the target's pass used, and how many bytes of weights were read, also as a
-    mean over the run for passes of 1, 2, ... tokens: the cost of a longer or wider draft."""
+    """Drafter of a tree of a fixed shape for a target with sparse experts (BlockFFN, Song et al.
+    2507.08771). After each round the note "expert_union" tells which experts the tokens of the target's
+    pass used, and how many bytes of weights were read, also as a mean over the run for passes of 1, 2, ...
+    tokens: the cost of a longer or wider draft."""
 
     needs = frozenset({"experts"})
 
@@ -26,7 +29,9 @@ class PricedShape(DraftShape):
         super().observe(state, outcome)
         read = self.target.experts_read()
         rows = len(outcome.tree) + 1
-        if read is None or read.used.shape[1] != rows:  # a batched pass, or one that read deferred tokens, too
+        if (
+            read is None or read.used.shape[1] != rows
+        ):  # a batched pass, or one that read deferred tokens, too
             return
         unions = read.unions()
         grown = rows - len(self.totals)
@@ -36,8 +41,14 @@ class PricedShape(DraftShape):
             self.counts[i] += 1
         layers, _, experts = read.used.shape
         used = [[[e for e, on in enumerate(row) if on] for row in layer] for layer in read.used.tolist()]
-        state.note("expert_union", experts=experts, used=used,
-                   bytes=unions[-1] * read.expert_bytes, whole=layers * experts * read.expert_bytes,
-                   separately=read.separately() * read.expert_bytes, other=read.other_bytes,
-                   line=[union * read.expert_bytes for union in unions],
-                   mean=[round(total / count * read.expert_bytes) for total, count in zip(self.totals, self.counts)])
+        state.note(
+            "expert_union",
+            experts=experts,
+            used=used,
+            bytes=unions[-1] * read.expert_bytes,
+            whole=layers * experts * read.expert_bytes,
+            separately=read.separately() * read.expert_bytes,
+            other=read.other_bytes,
+            line=[union * read.expert_bytes for union in unions],
+            mean=[round(total / count * read.expert_bytes) for total, count in zip(self.totals, self.counts)],
+        )

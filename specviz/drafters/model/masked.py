@@ -1,4 +1,5 @@
 """Draft a block with one forward pass over mask tokens (PARD, An et al. 2504.18583)."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,9 +12,9 @@ from .chain import draw_independent
 
 
 class MaskedDraft(Drafter):
-    """Drafter of a chain with one forward pass of a draft model over the uncached tokens, followed by a mask token for every draft
-    token except the first (PARD, An et al. 2504.18583). Each draft token is sampled independently. ``text``: the tokens in the
-    draft model's KV cache."""
+    """Drafter of a chain with one forward pass of a draft model over the uncached tokens, followed by a
+    mask token for every draft token except the first (PARD, An et al. 2504.18583). Each draft token is
+    sampled independently. ``text``: the tokens in the draft model's KV cache."""
 
     def __init__(self, model: Any):
         self.rows, self.vocab = model.open(), model.vocab

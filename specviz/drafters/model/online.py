@@ -1,9 +1,10 @@
 """Update the draft model online (Online Speculative Decoding, Liu et al. 2310.07177).
 
-Verification computes the target's distribution at every rejected token anyway. Such positions are collected, and the
-draft model takes a distillation step on a batch of them. Steps happen between rounds, and every token is verified with
-the distribution from which it was sampled, so the output stays exact.
+Verification computes the target's distribution at every rejected token anyway. Such positions are
+collected, and the draft model takes a distillation step on a batch of them. Steps happen between rounds,
+and every token is verified with the distribution from which it was sampled, so the output stays exact.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ CLIP = 1.0  # gradient norm clip
 
 @dataclass(frozen=True)
 class VerifiedPosition:
-    """A position at which a draft token was verified. at: index of the token in the text; logits [vocab]: the target's; overlap: sum of
-    min(p, q) of target and draft distribution when it was drafted; refused: whether the draft token was rejected."""
+    """A position at which a draft token was verified. at: index of the token in the text; logits [vocab]:
+    the target's; overlap: sum of min(p, q) of target and draft distribution when it was drafted; refused:
+    whether the draft token was rejected."""
 
     at: int
     logits: Tensor
@@ -32,11 +34,12 @@ class VerifiedPosition:
 
 
 class OnlineChain(OverlapChain):
-    """Drafter of a chain with a copy of the draft model that is trained during generation (Liu et al. 2310.07177). model: the original;
-    it must have the capability "learning". every: number of rejected positions per training step; rate: constant AdamW learning
-    rate.
+    """Drafter of a chain with a copy of the draft model that is trained during generation (Liu et al.
+    2310.07177). model: the original; it must have the capability "learning". every: number of rejected
+    positions per training step; rate: constant AdamW learning rate.
 
-    For comparison, the original model is evaluated at each training step on the positions since the previous step.
+    For comparison, the original model is evaluated at each training step on the positions since the
+    previous step.
     """
 
     model: TrainableTarget
@@ -44,7 +47,9 @@ class OnlineChain(OverlapChain):
     def __init__(self, model: CapableTarget, every: int = 4, rate: float = 3e-4):
         require_of_draft(model, "learning")
         super().__init__(model.learning())
-        self.original, self.every, self.updates = model, every, 0
+        self.original = model
+        self.every = every
+        self.updates = 0
         self.places: list[VerifiedPosition] = []
         with torch.inference_mode(False):
             self.optimiser = torch.optim.AdamW(self.model.weights, lr=rate, weight_decay=0.0)
@@ -60,30 +65,43 @@ class OnlineChain(OverlapChain):
             self.places = []
         for i, (row, overlap) in enumerate(zip(rows, line)):
             refused = i == len(rows) - 1 and outcome.verdict.kind == "correction"
-            self.places.append(VerifiedPosition(first + i, outcome.scores.model_logits[row].clone(), overlap, refused))
+            self.places.append(
+                VerifiedPosition(first + i, outcome.scores.model_logits[row].clone(), overlap, refused)
+            )
         passed = [place for place in self.places if not place.refused]
         if len(passed) > PASSED:  # each holds a full row of logits
             self.places = [place for place in self.places if place.refused or place.at >= passed[-PASSED].at]
         refused = [place for place in self.places if place.refused]
         shown = {}
         if len(refused) >= self.every:
-            shown = {"before": self.original_overlap(state), "now": _mean([place.overlap for place in self.places])}
+            shown = {
+                "before": self.original_overlap(state),
+                "now": _mean([place.overlap for place in self.places]),
+            }
             self.learn(state.tokens, refused)
             self.places, refused = [], []
-        state.note("overlap", line=line, waiting=len(refused), every=self.every, updates=self.updates, **shown)
+        state.note(
+            "overlap", line=line, waiting=len(refused), every=self.every, updates=self.updates, **shown
+        )
 
     def original_overlap(self, state: State) -> float:
-        """Return the mean overlap, sum of min(p, q), of the target and the original draft model over the positions since the last
-        training step."""
+        """Return the mean overlap, sum of min(p, q), of the target and the original draft model over the
+        positions since the last training step."""
         first, last = self.places[0].at, self.places[-1].at
         self.original.sync(state.tokens[:first])
         rows = self.original.score(DraftTree.chain(state.tokens[first:last])).logits
-        return _mean([self.compute_overlaps(place.logits[None], [self.comparison_probs(rows[place.at - first], state)], state)[0]
-                      for place in self.places])
+        return _mean(
+            [
+                self.compute_overlaps(
+                    place.logits[None], [self.comparison_probs(rows[place.at - first], state)], state
+                )[0]
+                for place in self.places
+            ]
+        )
 
     def learn(self, tokens: list[int], places: list[VerifiedPosition]) -> None:
-        """Take one training step: the cross-entropy between the target's distributions at these positions of the text ``tokens`` and the
-        trained copy's."""
+        """Take one training step: the cross-entropy between the target's distributions at these positions
+        of the text ``tokens`` and the trained copy's."""
         last = places[-1].at
         start = max(0, last - min(WINDOW, self.model.context))
         kept = [place for place in places if place.at > start]

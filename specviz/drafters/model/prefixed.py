@@ -1,4 +1,6 @@
-"""A draft model that reads a few tokens of its own before the text, such as a caption of the picture that the target reads."""
+"""A draft model that reads a few tokens of its own before the text, such as a caption of the picture that
+the target reads."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,15 +11,16 @@ from .chain import DraftChain
 
 
 class PrefixedModel:
-    """A draft model that reads the tokens ``prefix`` before every text. Its KV cache and its positions include the prefix; everything
-    else is delegated to ``model``."""
+    """A draft model that reads the tokens ``prefix`` before every text. Its KV cache and its positions
+    include the prefix; everything else is delegated to ``model``."""
 
     def __init__(self, model: CapableTarget, prefix: Sequence[int]):
         self._model, self._prefix = model, list(prefix)
 
     @property
     def scoring_model(self) -> CapableTarget:
-        """The model that scores draft trees: the prefix is in its KV cache, so a batched pass takes the model itself."""
+        """The model that scores draft trees: the prefix is in its KV cache, so a batched pass takes the
+        model itself."""
         return self._model
 
     def sync(self, tokens: Sequence[int]) -> Scores:
@@ -33,8 +36,9 @@ class PrefixedModel:
 
 
 class CaptionedChain(DraftChain):
-    """Drafter of a chain with a draft model that reads a caption of the picture before the text, because it cannot read the picture
-    that the target reads. caption: its tokens, may be empty; picture: whether the target reads a picture, for the note "reads"."""
+    """Drafter of a chain with a draft model that reads a caption of the picture before the text, because it
+    cannot read the picture that the target reads. caption: its tokens, may be empty; picture: whether the
+    target reads a picture, for the note "reads"."""
 
     def __init__(self, model: CapableTarget, caption: Sequence[int], picture: bool):
         super().__init__(PrefixedModel(model, caption))

@@ -1,4 +1,5 @@
 """Plan the tree shape from measured acceptance and measured costs: Sequoia (Chen et al. 2402.12374)."""
+
 from __future__ import annotations
 
 from ...core import Budget, DraftingModel, DraftTree, Outcome, Scores, State, Target
@@ -11,17 +12,21 @@ TRIAL = 4  # rounds of a small and of the largest tree at the start, to measure 
 
 
 class SequoiaTree(DraftShape):
-    """Drafter of a tree whose shape is planned anew every few rounds by Sequoia's dynamic program, from the measured acceptance rate of
-    each sibling rank and the measured costs (Chen et al. 2402.12374). The first two shapes are a small tree and the largest one,
-    because the cost per token cannot be measured with one size.
+    """Drafter of a tree whose shape is planned anew every few rounds by Sequoia's dynamic program, from the
+    measured acceptance rate of each sibling rank and the measured costs (Chen et al. 2402.12374). The first
+    two shapes are a small tree and the largest one, because the cost per token cannot be measured with one
+    size.
 
-    width, depth, nodes: maximum children per node, levels and nodes of a shape; drawn: as in DraftShape. A shape depends on earlier
-    rounds only, so the tokens of a round follow the distributions that they are sampled from.
+    width, depth, nodes: maximum children per node, levels and nodes of a shape; drawn: as in DraftShape. A
+    shape depends on earlier rounds only, so the tokens of a round follow the distributions that they are
+    sampled from.
     """
 
     def __init__(self, model: DraftingModel, width: int, depth: int, nodes: int, drawn: bool = True):
         super().__init__(model, Shape(), drawn)
-        self.width, self.depth, self.nodes = width, depth, nodes
+        self.width = width
+        self.depth = depth
+        self.nodes = nodes
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         super().start(state, target, prefill)
@@ -41,11 +46,20 @@ class SequoiaTree(DraftShape):
             size = (max(1, self.nodes // 4), self.nodes)[self.plans]
             nodes, depth = plan.best(lambda nodes, depth: 1.0 if nodes == size else 1e9)
         else:
-            nodes, depth = plan.best(lambda nodes, depth: state.costs.verify(nodes) + state.costs.draft(depth))
-        self.shape, self.rounds, self.plans = plan.shape(nodes, depth), 0, self.plans + 1
+            nodes, depth = plan.best(
+                lambda nodes, depth: state.costs.verify(nodes) + state.costs.draft(depth)
+            )
+        self.shape = plan.shape(nodes, depth)
+        self.rounds = 0
+        self.plans = self.plans + 1
         sizes = range(1, self.nodes + 1)
-        state.note("sequoia", accept=accept, nodes=nodes, depth=depth,
-                   table=[[_finite(plan.value[m + 1, d + 1]) for m in sizes] for d in range(1, self.depth + 1)])
+        state.note(
+            "sequoia",
+            accept=accept,
+            nodes=nodes,
+            depth=depth,
+            table=[[_finite(plan.value[m + 1, d + 1]) for m in sizes] for d in range(1, self.depth + 1)],
+        )
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.rounds += 1

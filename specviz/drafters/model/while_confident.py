@@ -1,5 +1,6 @@
-"""Draft only while the draft model is confident (BiLD, Kim et al. 2302.07863): fall back to the target before a
-position whose top-1 probability is too low."""
+"""Draft only while the draft model is confident (BiLD, Kim et al. 2302.07863): fall back to the target
+before a position whose top-1 probability is too low."""
+
 from __future__ import annotations
 
 from ...core import IID, Budget, DraftingModel, DraftTree, State, TreeBuilder
@@ -8,8 +9,9 @@ from .chain import ModelDrafter
 
 
 class ConfidentChain(ModelDrafter):
-    """Drafter of a chain that ends before the first position at which the draft model's top-1 probability is below ``min_prob``
-    (BiLD, Kim et al. 2302.07863). The decision uses the distribution before a token is sampled.
+    """Drafter of a chain that ends before the first position at which the draft model's top-1 probability
+    is below ``min_prob`` (BiLD, Kim et al. 2302.07863). The decision uses the distribution before a token
+    is sampled.
 
     The note "fallback" tells where and why the draft ended: "unsure", or "full" if the budget was used up."""
 
@@ -18,17 +20,32 @@ class ConfidentChain(ModelDrafter):
         self.min_prob = min_prob
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        builder, scorer, node, sure = TreeBuilder(), Scorer(self.model, state), -1, []
+        builder = TreeBuilder()
+        scorer = Scorer(self.model, state)
+        node = -1
+        sure = []
         if budget.gamma > 0:
             self.model.sync(state.tokens)
         while len(builder) < budget.gamma:
             logits = scorer.logits(builder, (node,))[0]
-            sure.append(round(float((logits.softmax(-1) if state.sampling.greedy else state.sampling.probs(logits)).max()), 5))
+            sure.append(
+                round(
+                    float(
+                        (logits.softmax(-1) if state.sampling.greedy else state.sampling.probs(logits)).max()
+                    ),
+                    5,
+                )
+            )
             if sure[-1] < self.min_prob:
                 break
             token, probs = sample_token(logits, state)
             node = builder.add(token, node, builder.begin(probs, IID))
         if sure:
-            state.note("fallback", at=len(state.tokens) + len(builder), sure=sure, least=self.min_prob,
-                       why="unsure" if sure[-1] < self.min_prob else "full")
+            state.note(
+                "fallback",
+                at=len(state.tokens) + len(builder),
+                sure=sure,
+                least=self.min_prob,
+                why="unsure" if sure[-1] < self.min_prob else "full",
+            )
         return builder.tree()

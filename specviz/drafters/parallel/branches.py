@@ -1,10 +1,11 @@
 """Decode the sections of an outline in parallel inside one sequence (Yu 2025, 2503.20533).
 
-The model first generates a numbered list of titles. Each section is then a branch of a tree: branches do not attend to
-each other and share positions, so one forward pass generates one token of each. Finally the sections are concatenated.
-The paper asks for the outline in its prompt and removes it afterwards; here the beginning of the list is inserted into
-the answer, and the list stays in it.
+The model first generates a numbered list of titles. Each section is then a branch of a tree: branches do
+not attend to each other and share positions, so one forward pass generates one token of each. Finally the
+sections are concatenated. The paper asks for the outline in its prompt and removes it afterwards; here the
+beginning of the list is inserted into the answer, and the list stays in it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,16 +15,28 @@ from ...trees import sample_token
 
 
 class Branches(Drafter):
-    """Drafter that generates all sections of an outline in parallel, as branches of one tree (Yu 2025, 2503.20533), and drafts them one
-    after the other as a chain.
+    """Drafter that generates all sections of an outline in parallel, as branches of one tree (Yu 2025,
+    2503.20533), and drafts them one after the other as a chain.
 
-    count: number of sections; title, length: maximum number of tokens of a title and of a section; encode: text -> token ids;
-    breaks(token): whether a token ends a line. passes: (begin, end, tokens) of each target pass spent on drafting."""
+    count: number of sections; title, length: maximum number of tokens of a title and of a section; encode:
+    text -> token ids; breaks(token): whether a token ends a line. passes: (begin, end, tokens) of each
+    target pass spent on drafting."""
 
     restartable = False  # appends uncommitted tokens to the target's KV cache
 
-    def __init__(self, count: int, title: int, length: int, encode: Callable[[str], list[int]], breaks: Callable[[int], bool]):
-        self.count, self.title, self.length, self.encode, self.breaks = count, title, length, encode, breaks
+    def __init__(
+        self,
+        count: int,
+        title: int,
+        length: int,
+        encode: Callable[[str], list[int]],
+        breaks: Callable[[int], bool],
+    ):
+        self.count = count
+        self.title = title
+        self.length = length
+        self.encode = encode
+        self.breaks = breaks
         self.passes: list[tuple[float, float, int]] = []
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
@@ -44,11 +57,16 @@ class Branches(Drafter):
             return DraftTree()  # plain decoding of the title
         self.written = True
         parts = self._write(state, budget)
-        state.note("branches", titles=[{"tokens": t} for t in self.titles], parts=[{"tokens": p} for p in parts], passes=len(self.passes))
-        return DraftTree.chain([token for part in parts for token in part][:budget.gamma])
+        state.note(
+            "branches",
+            titles=[{"tokens": t} for t in self.titles],
+            parts=[{"tokens": p} for p in parts],
+            passes=len(self.passes),
+        )
+        return DraftTree.chain([token for part in parts for token in part][: budget.gamma])
 
     def _forced(self, text: str, budget: Budget) -> DraftTree:
-        return DraftTree.chain(self.encode(text)[:budget.gamma])
+        return DraftTree.chain(self.encode(text)[: budget.gamma])
 
     def observe(self, state: State, outcome: Outcome) -> None:
         if not self.open:
@@ -62,18 +80,27 @@ class Branches(Drafter):
 
     def _write(self, state: State, budget: Budget) -> list[list[int]]:
         """Generate all sections, each started with its number and title, one token of each per pass."""
-        heads = [self.encode(f"\n\n{i}.") + title + self.encode(":") for i, title in enumerate(self.titles, 1)]
+        heads = [
+            self.encode(f"\n\n{i}.") + title + self.encode(":") for i, title in enumerate(self.titles, 1)
+        ]
         room = (budget.gamma - sum(map(len, heads))) // len(heads)
-        tokens, parents, tips, parts = [], [], [], heads
+        tokens = []
+        parents = []
+        tips = []
+        parts = heads
         for head in heads:
             for i, token in enumerate(head):
                 parents.append(len(tokens) - 1 if i else -1)
                 tokens.append(token)
             tips.append(len(tokens) - 1)
-        parts, live, start = [list(head) for head in heads], list(range(len(heads))), 0
+        parts = [list(head) for head in heads]
+        live = list(range(len(heads)))
+        start = 0
         for _ in range(max(0, min(self.length, room))):
             began = state.clock.now()
-            logits = self.target.score(DraftTree(tuple(tokens), tuple(parents), (-1,) * len(tokens)), start).logits
+            logits = self.target.score(
+                DraftTree(tuple(tokens), tuple(parents), (-1,) * len(tokens)), start
+            ).logits
             self.passes.append((began, state.clock.now(), len(tokens) - start + (not start)))
             start = len(tokens)
             for b in list(live):

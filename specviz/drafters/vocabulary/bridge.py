@@ -1,9 +1,10 @@
 """Map between the tokenizers of target and draft (Timor et al. 2502.05202).
 
-Tokens are compared as bytes, so a leading space, part of a character or a control token is never confused with another token. A
-tokenizer is anything with ``__call__(token) -> bytes`` (a control token's are its name), ``special`` (the control tokens),
-``size`` and ``encode(bytes) -> tokens``.
+Tokens are compared as bytes, so a leading space, part of a character or a control token is never confused
+with another token. A tokenizer is anything with ``__call__(token) -> bytes`` (a control token's are its
+name), ``special`` (the control tokens), ``size`` and ``encode(bytes) -> tokens``.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,14 +23,24 @@ WINDOW = 10  # last tokens that are re-encoded, because a new token may merge wi
 class Bridge:
     """The mapping between the vocabularies of a target ("ours") and a draft model ("theirs").
 
-    ours, theirs: the tokenizers; vocab, their_vocab: vocabulary sizes of the logits. to_theirs[t]: the draft token with the same
-    bytes as target token t, -1 if there is none; shared [2, pairs]: (target token, draft token) for tokens in both vocabularies.
+    ours, theirs: the tokenizers; vocab, their_vocab: vocabulary sizes of the logits. to_theirs[t]: the
+    draft token with the same bytes as target token t, -1 if there is none; shared [2, pairs]: (target
+    token, draft token) for tokens in both vocabularies.
     """
 
     def __init__(self, ours: Any, theirs: Any, vocab: int, their_vocab: int):
-        self.ours, self.theirs, self.vocab, self.their_vocab = ours, theirs, vocab, their_vocab
-        text = {self._key(theirs, token): token for token in range(min(theirs.size, their_vocab) - 1, -1, -1) if theirs(token)}
-        self.to_theirs = [text.get(self._key(ours, t), -1) if t < ours.size and ours(t) else -1 for t in range(vocab)]
+        self.ours = ours
+        self.theirs = theirs
+        self.vocab = vocab
+        self.their_vocab = their_vocab
+        text = {
+            self._key(theirs, token): token
+            for token in range(min(theirs.size, their_vocab) - 1, -1, -1)
+            if theirs(token)
+        }
+        self.to_theirs = [
+            text.get(self._key(ours, t), -1) if t < ours.size and ours(t) else -1 for t in range(vocab)
+        ]
         mine: dict[int, int] = {}
         for t, token in enumerate(self.to_theirs):
             mine.setdefault(token, t)
@@ -53,7 +64,8 @@ class Bridge:
 
     @cached_property
     def spelled(self) -> list[tuple[int, ...]]:
-        """For each draft token, the target tokens that encode its bytes; empty for a control token that the target lacks."""
+        """For each draft token, the target tokens that encode its bytes; empty for a control token that the
+        target lacks."""
 
         def spell(token: int) -> tuple[int, ...]:
             if token in self.to_ours:
@@ -70,11 +82,15 @@ class Bridge:
 
     @cached_property
     def joins(self) -> dict[int, tuple[Tensor, Tensor]]:
-        """Target tokens that are the concatenation of two draft tokens and equal to no single one: {first draft token: (second draft
-        tokens [n], target tokens [n])}."""
+        """Target tokens that are the concatenation of two draft tokens and equal to no single one: {first
+        draft token: (second draft tokens [n], target tokens [n])}."""
         found: dict[int, list[tuple[int, int]]] = {}
         for token, other in enumerate(self.to_theirs):
-            text = self.ours(token) if other < 0 and token < self.ours.size and token not in self.ours.special else b""
+            text = (
+                self.ours(token)
+                if other < 0 and token < self.ours.size and token not in self.ours.special
+                else b""
+            )
             pair = self.theirs.encode(text) if len(text) > 1 else []
             if len(pair) == 2 and self.theirs(pair[0]) + self.theirs(pair[1]) == text:
                 found.setdefault(pair[0], []).append((pair[1], token))
@@ -82,8 +98,8 @@ class Bridge:
         return {first: (pairs[:, 0], pairs[:, 1]) for first, pairs in both.items()}
 
     def encode(self, tokens: Sequence[int]) -> list[int]:
-        """Return the draft tokens of a text given as target tokens. Control tokens are mapped by name, or dropped if the draft model
-        lacks them; the text between them is encoded as one string."""
+        """Return the draft tokens of a text given as target tokens. Control tokens are mapped by name, or
+        dropped if the draft model lacks them; the text between them is encoded as one string."""
         out, run = [], bytearray()
         for token in tokens:
             if token not in self.ours.special:
@@ -95,8 +111,11 @@ class Bridge:
         return out + (self.theirs.encode(bytes(run)) if run else [])
 
     def alignments(self, ours: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int]]:
-        """Return all pairs (i, j) for which the first i target tokens and the first j draft tokens decode to the same bytes."""
-        ends, at, found = {}, 0, []
+        """Return all pairs (i, j) for which the first i target tokens and the first j draft tokens decode
+        to the same bytes."""
+        ends = {}
+        at = 0
+        found = []
         for j, token in enumerate(theirs, 1):
             at += len(self.theirs(token))
             ends[at] = j
@@ -107,8 +126,9 @@ class Bridge:
         return found
 
     def decode(self, before: Sequence[int], drafted: Sequence[int]) -> list[int]:
-        """Return the target tokens of drafted draft tokens, which follow the target tokens ``before``: both are encoded together, because
-        tokens may merge across the border. An incomplete character at the end is dropped."""
+        """Return the target tokens of drafted draft tokens, which follow the target tokens ``before``: both
+        are encoded together, because tokens may merge across the border. An incomplete character at the end
+        is dropped."""
         out, run = [], bytearray()
         context = self._text_before(before)
         for token in drafted:
@@ -151,36 +171,47 @@ class DraftTokenization:
         self._num_final, self._ids = 0, []  # number of finalised target tokens, their draft tokens
 
     def follow(self, tokens: Sequence[int]) -> list[int]:
-        """Return the draft tokens of a text given as target tokens. It is fast if the text continues that of the last call."""
-        if list(tokens[:self._num_final]) != self._tokens[:self._num_final]:
+        """Return the draft tokens of a text given as target tokens. It is fast if the text continues that
+        of the last call."""
+        if list(tokens[: self._num_final]) != self._tokens[: self._num_final]:
             self._num_final, self._ids = 0, []
         self._tokens = list(tokens)
-        tail = self.bridge.encode(tokens[self._num_final:])
+        tail = self.bridge.encode(tokens[self._num_final :])
         whole = self._ids + tail
         if len(tokens) - self._num_final > 4 * WINDOW:
             self._finalise(tail)
         return whole
 
     def _finalise(self, tail: list[int]) -> None:
-        """Keep the draft tokens up to the last border that both tokenizations share, WINDOW target tokens before the end."""
-        met = self.bridge.alignments(self._tokens[self._num_final:len(self._tokens) - WINDOW], tail)
+        """Keep the draft tokens up to the last border that both tokenizations share, WINDOW target tokens
+        before the end."""
+        met = self.bridge.alignments(self._tokens[self._num_final : len(self._tokens) - WINDOW], tail)
         if met:
-            self._num_final, self._ids = self._num_final + met[-1][0], self._ids + tail[:met[-1][1]]
+            self._num_final, self._ids = self._num_final + met[-1][0], self._ids + tail[: met[-1][1]]
 
 
 class IntersectionModel:
-    """A draft model with another vocabulary, wrapped so that it reads and predicts target tokens (token-level intersection, TLI, Timor
-    et al. 2502.05202). Tokens outside the intersection of both vocabularies get logit -inf."""
+    """A draft model with another vocabulary, wrapped so that it reads and predicts target tokens
+    (token-level intersection, TLI, Timor et al. 2502.05202). Tokens outside the intersection of both
+    vocabularies get logit -inf."""
 
     def __init__(self, model: Target, bridge: Bridge):
-        self.model, self.bridge, self.vocab = model, bridge, bridge.vocab
-        self.capabilities, self.context, self.follower = model.capabilities & {"tree", "rewind"}, model.context, DraftTokenization(bridge)
+        self.model = model
+        self.bridge = bridge
+        self.vocab = bridge.vocab
+        self.capabilities = model.capabilities & {"tree", "rewind"}
+        self.context = model.context
+        self.follower = DraftTokenization(bridge)
 
     def sync(self, tokens: Sequence[int]) -> Scores:
         return self._widened(self.model.sync(self.follower.follow(tokens)))
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        return self._widened(self.model.score(replace(tree, tokens=tuple(self.bridge.to_theirs[t] for t in tree.tokens)), start))
+        return self._widened(
+            self.model.score(
+                replace(tree, tokens=tuple(self.bridge.to_theirs[t] for t in tree.tokens)), start
+            )
+        )
 
     def _widened(self, scores: Scores) -> Scores:
         ours, theirs = self.bridge.shared

@@ -1,5 +1,6 @@
-"""Draft chains with heterogeneous vocabularies (Timor et al. 2502.05202): string-level exact match (SLEM), token-level intersection (TLI)
-and string-level rejection sampling (SLRS)."""
+"""Draft chains with heterogeneous vocabularies (Timor et al. 2502.05202): string-level exact match (SLEM),
+token-level intersection (TLI) and string-level rejection sampling (SLRS)."""
+
 from __future__ import annotations
 
 import torch
@@ -12,8 +13,8 @@ from .bridge import Bridge, DraftTokenization, IntersectionModel
 
 
 class StringMatch(Drafter):
-    """Drafter of a chain by string-level exact match (SLEM, Timor et al. 2502.05202): the draft model decodes greedily in its own
-    tokens, and the text is re-encoded in target tokens, as chosen nodes."""
+    """Drafter of a chain by string-level exact match (SLEM, Timor et al. 2502.05202): the draft model
+    decodes greedily in its own tokens, and the text is re-encoded in target tokens, as chosen nodes."""
 
     def __init__(self, model: Target, bridge: Bridge):
         self.model, self.bridge = model, bridge
@@ -26,14 +27,14 @@ class StringMatch(Drafter):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         drafted = self.draft_greedily(state, budget.gamma)
-        tokens = self.bridge.decode(state.tokens, drafted)[:budget.gamma]
+        tokens = self.bridge.decode(state.tokens, drafted)[: budget.gamma]
         if drafted:
             note_alignment(state, self.bridge, drafted, tokens)
         return DraftTree.chain(tokens)
 
     def draft_greedily(self, state: State, count: int) -> list[int]:
-        """Return up to ``count`` draft tokens, decoded greedily; fewer after a control token, none if they do not fit into the draft
-        model's context."""
+        """Return up to ``count`` draft tokens, decoded greedily; fewer after a control token, none if they
+        do not fit into the draft model's context."""
         context = self.follower.follow(state.tokens) if count > 0 else []
         builder, scorer = TreeBuilder(), Scorer(self.model)
         if not context or len(context) + count > self.model.context:
@@ -48,8 +49,8 @@ class StringMatch(Drafter):
 
 
 class Intersection(DraftChain):
-    """Drafter of a chain by token-level intersection (TLI, Timor et al. 2502.05202): each token is sampled from the draft distribution
-    restricted to the tokens in both vocabularies."""
+    """Drafter of a chain by token-level intersection (TLI, Timor et al. 2502.05202): each token is sampled
+    from the draft distribution restricted to the tokens in both vocabularies."""
 
     def __init__(self, model: Target, bridge: Bridge):
         self.intersection = IntersectionModel(model, bridge)
@@ -67,19 +68,23 @@ class Intersection(DraftChain):
             return DraftTree()
         tree = yield from super().steps(state, budget)
         if len(tree):
-            note_alignment(state, self.bridge, [self.bridge.to_theirs[t] for t in tree.tokens], list(tree.tokens))
+            note_alignment(
+                state, self.bridge, [self.bridge.to_theirs[t] for t in tree.tokens], list(tree.tokens)
+            )
         return tree
 
 
 class StringRejection(StringMatch):
-    """Drafter of a chain by string-level rejection sampling (SLRS, Timor et al. 2502.05202): target tokens are proposed with the
-    distribution of the first target token of the draft model's text, computed over one or two draft tokens.
+    """Drafter of a chain by string-level rejection sampling (SLRS, Timor et al. 2502.05202): target tokens
+    are proposed with the distribution of the first target token of the draft model's text, computed over
+    one or two draft tokens.
 
-    A sampled draft token proposes the first of the target tokens that encode it; the others follow as chosen nodes. If the sampled
-    token is one of the draft model's ``ahead`` most probable, a second one is sampled, and if both together are one target token,
-    that one is proposed. The proposal distribution sums over both cases: the probability of such pairs is subtracted from the
-    first token. The possible pairs are fixed before anything is sampled, so the distribution is valid. The paper sums over any
-    number of draft tokens, which grows exponentially. A second token that forms no pair is dropped.
+    A sampled draft token proposes the first of the target tokens that encode it; the others follow as
+    chosen nodes. If the sampled token is one of the draft model's ``ahead`` most probable, a second one is
+    sampled, and if both together are one target token, that one is proposed. The proposal distribution sums
+    over both cases: the probability of such pairs is subtracted from the first token. The possible pairs
+    are fixed before anything is sampled, so the distribution is valid. The paper sums over any number of
+    draft tokens, which grows exponentially. A second token that forms no pair is dropped.
     """
 
     def __init__(self, model: Target, bridge: Bridge, ahead: int = 4):
@@ -88,7 +93,11 @@ class StringRejection(StringMatch):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
-        builder, theirs, drawn_tokens, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
+        builder = TreeBuilder()
+        theirs = TreeBuilder()
+        drawn_tokens = []
+        scorer = Scorer(self.model)
+        tip = -1
         if not context or len(context) + 2 * budget.gamma > self.model.context:
             return builder.tree()
         self.model.sync(context)
@@ -97,7 +106,7 @@ class StringRejection(StringMatch):
             found = TwoTokenProposal(self, theirs, scorer, row, tip, state)
             drawn, tokens = found.draw(state)
             builder.add(tokens[0], len(builder) - 1, builder.begin(found.probs, IID))
-            for token in tokens[1:1 + budget.gamma - len(builder)]:
+            for token in tokens[1 : 1 + budget.gamma - len(builder)]:
                 builder.add(token, len(builder) - 1)
             drawn_tokens += drawn
             if len(builder) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
@@ -108,14 +117,28 @@ class StringRejection(StringMatch):
 
 
 class TwoTokenProposal:
-    """The proposal of StringRejection at one position: one target token, encoded by one or two draft tokens. probs [vocab]: the
-    distribution of the target token; first [their_vocab]: that of the first draft token."""
+    """The proposal of StringRejection at one position: one target token, encoded by one or two draft
+    tokens. probs [vocab]: the distribution of the target token; first [their_vocab]: that of the first
+    draft token."""
 
-    def __init__(self, drafter: StringRejection, theirs: TreeBuilder, scorer: Scorer, row: Tensor, tip: int, state: State):
-        self.bridge, self.theirs, self.scorer, self.tip = drafter.bridge, theirs, scorer, tip
+    def __init__(
+        self,
+        drafter: StringRejection,
+        theirs: TreeBuilder,
+        scorer: Scorer,
+        row: Tensor,
+        tip: int,
+        state: State,
+    ):
+        self.bridge = drafter.bridge
+        self.theirs = theirs
+        self.scorer = scorer
+        self.tip = tip
         self.first = self._probs(row, state)
         self.probs, self.joined = to_target_probs(self.first, self.bridge), {}
-        likely = self.first.topk(min(drafter.ahead, len(self.first))).indices.tolist() if drafter.ahead else []
+        likely = (
+            self.first.topk(min(drafter.ahead, len(self.first))).indices.tolist() if drafter.ahead else []
+        )
         likely = [token for token in likely if token in self.bridge.joins and self.first[token] > 0]
         self.nodes = {token: theirs.add(token, tip) for token in likely}
         self.rows = dict(zip(likely, scorer.logits(theirs, list(self.nodes.values())))) if likely else {}
@@ -137,36 +160,49 @@ class TwoTokenProposal:
         if token in self.joined:
             others, ours = self.bridge.joins[token]
             token_probs = self.joined[token]
-            at = pick_draft_token(torch.cat([(1 - token_probs.sum()).clamp(min=0)[None], token_probs]), state) - 1
+            at = (
+                pick_draft_token(torch.cat([(1 - token_probs.sum()).clamp(min=0)[None], token_probs]), state)
+                - 1
+            )
             if at >= 0:
                 return [token, int(others[at])], (int(ours[at]),)
         return [token], self.bridge.spelled[token]
 
     def follow(self, drawn: list[int]) -> tuple[int, Tensor]:
-        """Return the node of the last sampled draft token in the tree of draft tokens, and the logits [their_vocab] after it, from which
-        the next position is drafted."""
+        """Return the node of the last sampled draft token in the tree of draft tokens, and the logits
+        [their_vocab] after it, from which the next position is drafted."""
         tip = self.tip
         for token in drawn:
             known = tip == self.tip and token in self.nodes
             tip = self.nodes[token] if known else self.theirs.add(token, tip)
-        return tip, self.rows[drawn[0]] if len(drawn) == 1 and drawn[0] in self.rows else self.scorer.logits(self.theirs, (tip,))[0]
+        return tip, self.rows[drawn[0]] if len(drawn) == 1 and drawn[0] in self.rows else self.scorer.logits(
+            self.theirs, (tip,)
+        )[0]
 
 
 def pick_draft_token(probs: Tensor, state: State) -> int:
-    """Sample a token from probs [vocab] with the random stream "draft"; at temperature 0 return the argmax."""
+    """Sample a token from probs [vocab] with the random stream "draft"; at temperature 0 return the
+    argmax."""
     return int(probs.argmax()) if state.sampling.greedy else state.rng.pick("draft", probs)
 
 
 def to_target_probs(probs: Tensor, bridge: Bridge) -> Tensor:
-    """Return the distribution [vocab] of the first target token that encodes a draft token sampled from probs [their_vocab]."""
+    """Return the distribution [vocab] of the first target token that encodes a draft token sampled from
+    probs [their_vocab]."""
     return probs.new_zeros(bridge.vocab).index_add_(0, bridge.first.clamp(min=0), probs)
 
 
 def note_alignment(state: State, bridge: Bridge, drafted: list[int], tokens: list[int]) -> None:
-    """Attach the note "alignment": the drafted draft tokens and the proposed target ``tokens``, both with their byte ranges in the
-    text."""
-    state.note("alignment", theirs=_spans(bridge.theirs, drafted, text=True), tokens=list(tokens), overlap=round(bridge.overlap, 4),
-               ours=_spans(bridge.ours, tokens), shared=[bridge.to_theirs[t] >= 0 for t in tokens])
+    """Attach the note "alignment": the drafted draft tokens and the proposed target ``tokens``, both with
+    their byte ranges in the text."""
+    state.note(
+        "alignment",
+        theirs=_spans(bridge.theirs, drafted, text=True),
+        tokens=list(tokens),
+        overlap=round(bridge.overlap, 4),
+        ours=_spans(bridge.ours, tokens),
+        shared=[bridge.to_theirs[t] >= 0 for t in tokens],
+    )
 
 
 def _spans(words, tokens, text: bool = False) -> list:

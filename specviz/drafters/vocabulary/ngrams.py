@@ -1,4 +1,6 @@
-"""Merge several draft tokens into one target token by an n-gram cache (OmniDraft, Ramakrishnan et al. 2507.02659)."""
+"""Merge several draft tokens into one target token by an n-gram cache (OmniDraft, Ramakrishnan et al.
+2507.02659)."""
+
 from __future__ import annotations
 
 import torch
@@ -13,8 +15,9 @@ FLOOR = 0.02  # continuations of less probable prefixes are not scored
 
 
 class NgramCache:
-    """Cache of target tokens that the draft vocabulary lacks. known: {n-gram of draft tokens: target token}; after: {proper prefix of
-    such an n-gram: possible next draft tokens}; tokens: the cached target tokens."""
+    """Cache of target tokens that the draft vocabulary lacks. known: {n-gram of draft tokens: target
+    token}; after: {proper prefix of such an n-gram: possible next draft tokens}; tokens: the cached target
+    tokens."""
 
     def __init__(self, bridge: Bridge):
         self.bridge = bridge
@@ -23,18 +26,29 @@ class NgramCache:
         self.tokens: set[int] = set()
 
     def is_missing_in_draft(self, token: int) -> bool:
-        """Return whether a target token is ordinary text of at least two bytes that the draft vocabulary lacks."""
+        """Return whether a target token is ordinary text of at least two bytes that the draft vocabulary
+        lacks."""
         ours = self.bridge.ours
-        return token < ours.size and self.bridge.to_theirs[token] < 0 and token not in ours.special and len(ours(token)) > 1
+        return (
+            token < ours.size
+            and self.bridge.to_theirs[token] < 0
+            and token not in ours.special
+            and len(ours(token)) > 1
+        )
 
     def add(self, token: int) -> bool:
-        """Add the n-gram of draft tokens that encodes a target token. Return whether it was added: not if it is known already, if it is
-        no n-gram of at least two tokens, or if it begins with a token outside the intersection of both vocabularies."""
+        """Add the n-gram of draft tokens that encodes a target token. Return whether it was added: not if
+        it is known already, if it is no n-gram of at least two tokens, or if it begins with a token outside
+        the intersection of both vocabularies."""
         if token in self.tokens or not self.is_missing_in_draft(token):
             return False
         theirs, text = self.bridge.theirs, self.bridge.ours(token)
         spelled = tuple(theirs.encode(text))
-        if len(spelled) < 2 or b"".join(map(theirs, spelled)) != text or spelled[0] not in self.bridge.to_ours:
+        if (
+            len(spelled) < 2
+            or b"".join(map(theirs, spelled)) != text
+            or spelled[0] not in self.bridge.to_ours
+        ):
             return False
         self.known[spelled] = token
         self.tokens.add(token)
@@ -50,18 +64,30 @@ class NgramCache:
 
 
 class PositionProposal:
-    """The proposal of OmniDraft (Ramakrishnan et al. 2507.02659) at one position: one target token, encoded by one or several draft
-    tokens. probs [vocab]: the distribution of the target token.
+    """The proposal of OmniDraft (Ramakrishnan et al. 2507.02659) at one position: one target token, encoded
+    by one or several draft tokens. probs [vocab]: the distribution of the target token.
 
-    A draft token of the intersection of both vocabularies is sampled. If cached n-grams start with it, and it is among the most
-    probable of these prefixes, the next token is sampled, too, and so on while the prefix continues. The longest completed n-gram
-    is proposed, and tokens after it are dropped. Its probability is subtracted from the proposal that it replaces: q'(t) =
-    prod q(d_j) and q'(d_1) = q(d_1) - prod q(d_j). The set of extended prefixes is fixed before anything is sampled, so the
-    distribution is valid.
+    A draft token of the intersection of both vocabularies is sampled. If cached n-grams start with it, and
+    it is among the most probable of these prefixes, the next token is sampled, too, and so on while the
+    prefix continues. The longest completed n-gram is proposed, and tokens after it are dropped. Its
+    probability is subtracted from the proposal that it replaces: q'(t) = prod q(d_j) and q'(d_1) = q(d_1) -
+    prod q(d_j). The set of extended prefixes is fixed before anything is sampled, so the distribution is
+    valid.
     """
 
-    def __init__(self, drafter: MergingChain, theirs: TreeBuilder, scorer: Scorer, tip: int, scores: Scores, state: State):
-        self.cache, self.theirs, self.scorer, self.tip = drafter.cache, theirs, scorer, tip
+    def __init__(
+        self,
+        drafter: MergingChain,
+        theirs: TreeBuilder,
+        scorer: Scorer,
+        tip: int,
+        scores: Scores,
+        state: State,
+    ):
+        self.cache = drafter.cache
+        self.theirs = theirs
+        self.scorer = scorer
+        self.tip = tip
         self.logits, self.hidden = last_rows(scores, 1)[0]
         ours, mapped = drafter.bridge.shared
         row = torch.full_like(self.logits, -torch.inf)
@@ -82,9 +108,11 @@ class PositionProposal:
         worth = sorted((path for path, prob in begun.items() if prob > FLOOR), key=lambda path: -begun[path])
         return {path: begun[path] for path in worth[:count]}
 
-    def _score_continuations(self, begun: dict[tuple[int, ...], float], state: State) -> dict[tuple[int, ...], float]:
-        """Score the continuations of prefixes of one length and move the mass of completed n-grams; return longer prefixes with
-        their mass."""
+    def _score_continuations(
+        self, begun: dict[tuple[int, ...], float], state: State
+    ) -> dict[tuple[int, ...], float]:
+        """Score the continuations of prefixes of one length and move the mass of completed n-grams; return
+        longer prefixes with their mass."""
         for path in begun:
             self.nodes[path] = self.theirs.add(path[-1], self.nodes.get(path[:-1], self.tip))
         found = last_rows(self.scorer.scores(self.theirs, [self.nodes[path] for path in begun]), len(begun))
@@ -105,7 +133,8 @@ class PositionProposal:
         self.probs[destination] += mass
 
     def longest_ngram(self, path: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the longest cached n-gram at the start of ``path`` (draft tokens); its first token if there is none."""
+        """Return the longest cached n-gram at the start of ``path`` (draft tokens); its first token if
+        there is none."""
         return next((path[:n] for n in range(len(path), 1, -1) if path[:n] in self.cache.known), path[:1])
 
     def target_token(self, path: tuple[int, ...]) -> int:
@@ -119,15 +148,18 @@ class PositionProposal:
         while path in self.distributions:
             others = self.cache.after[path]
             token_probs = self.distributions[path][others]
-            at = pick_draft_token(torch.cat([(1 - token_probs.sum()).clamp(min=0)[None], token_probs]), state) - 1
+            at = (
+                pick_draft_token(torch.cat([(1 - token_probs.sum()).clamp(min=0)[None], token_probs]), state)
+                - 1
+            )
             if at < 0:
                 break
             path = (*path, others[at])
         return self.longest_ngram(path), self.target_token(path)
 
     def follow(self, drawn: tuple[int, ...]) -> tuple[int, Scores]:
-        """Return the node of the last sampled draft token in the tree of draft tokens, and the Scores after it, from which the next
-        position is drafted."""
+        """Return the node of the last sampled draft token in the tree of draft tokens, and the Scores after
+        it, from which the next position is drafted."""
         tip = self.tip
         for n, token in enumerate(drawn, 1):
             tip = self.nodes[drawn[:n]] if drawn[:n] in self.nodes else self.theirs.add(token, tip)
@@ -138,8 +170,9 @@ class PositionProposal:
 
 
 class MergingChain(StringMatch):
-    """Drafter of a chain of target tokens, each proposed by a ``PositionProposal`` (OmniDraft, without training). ahead: maximum number
-    of n-gram prefixes extended per draft token; cache: filled by subclasses."""
+    """Drafter of a chain of target tokens, each proposed by a ``PositionProposal`` (OmniDraft, without
+    training). ahead: maximum number of n-gram prefixes extended per draft token; cache: filled by
+    subclasses."""
 
     proposal_class = PositionProposal
 
@@ -151,7 +184,11 @@ class MergingChain(StringMatch):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         context = self.follower.follow(state.tokens) if budget.gamma > 0 else []
-        builder, theirs, drawn_tokens, scorer, tip = TreeBuilder(), TreeBuilder(), [], Scorer(self.model), -1
+        builder = TreeBuilder()
+        theirs = TreeBuilder()
+        drawn_tokens = []
+        scorer = Scorer(self.model)
+        tip = -1
         self.hidden = []
         if not context or len(context) + self.cache.longest * budget.gamma > self.model.context:
             return builder.tree()
@@ -165,7 +202,9 @@ class MergingChain(StringMatch):
             drawn_tokens += drawn
             if len(builder) >= budget.gamma or drawn[-1] in self.bridge.theirs.special:
                 break
-            if budget.stop is not never_stop and budget.stop(Step(token, found.probs, len(builder) - 1, found.hidden)):
+            if budget.stop is not never_stop and budget.stop(
+                Step(token, found.probs, len(builder) - 1, found.hidden)
+            ):
                 break
             tip, scores = found.follow(drawn)
         note_alignment(state, self.bridge, drawn_tokens, builder.tokens)
@@ -173,7 +212,7 @@ class MergingChain(StringMatch):
 
 
 def last_rows(scores: Scores, count: int) -> list[tuple[Tensor, Tensor | None]]:
-    """Return (logits [vocab], final hidden state [hidden]) of each of the last ``count`` rows; None instead of the hidden state if it is
-    not captured."""
+    """Return (logits [vocab], final hidden state [hidden]) of each of the last ``count`` rows; None instead
+    of the hidden state if it is not captured."""
     states = scores.hidden_states.get("final")
     return list(zip(scores.logits[-count:], [None] * count if states is None else states[-count:]))

@@ -1,4 +1,5 @@
 """Plain decoding: no draft, one token per forward pass of the target. The baseline of every comparison."""
+
 from __future__ import annotations
 
 from ...core import Drafter, Method, Parts

@@ -1,5 +1,6 @@
-"""The oracle: drafts that are always accepted and cost nothing. It bounds the speed of every drafter of the same draft length on
-this machine."""
+"""The oracle: drafts that are always accepted and cost nothing. It bounds the speed of every drafter of the
+same draft length on this machine."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -18,7 +19,7 @@ METHOD = Method(
     title="Oracle (upper bound)",
     paper="",
     summary="The target drafts for itself while the timer is stopped: every draft token is right and free. It shows how much any "
-            "drafter of this length could gain here.",
+    "drafter of this length could gain here.",
     knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round; compare with methods of the same draft length"),),
     look="Every draft token is accepted. The time of a round is verification and sampling only.",
     wins="It is a bound, not a method: its drafts are computed outside the measured time.",

@@ -1,5 +1,7 @@
-"""Reward-guided speculative decoding: the small model generates whole steps, a reward model scores them, and the large model
-rewrites those below a threshold (Liao et al. 2501.19324). The output is a mixture of both models by design."""
+"""Reward-guided speculative decoding: the small model generates whole steps, a reward model scores them,
+and the large model rewrites those below a threshold (Liao et al. 2501.19324). The output is a mixture of
+both models by design."""
+
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts, Trained
@@ -15,7 +17,9 @@ def build(kit, least: float, mixture: str, step: str, longest: int) -> Parts:
 
     steps, alone = StopAtMark(kit.piece, step, longest), Parts(Drafter(), Fixed(0), TokenRejection())
     verifier = RewardGrade(kit.head("reward"), least, mixture == "by chance")
-    return Parts(DraftChain(kit.open("draft")), steps, verifier, Stepwise(alone, steps.is_complete_step, longest))
+    return Parts(
+        DraftChain(kit.open("draft")), steps, verifier, Stepwise(alone, steps.is_complete_step, longest)
+    )
 
 
 METHOD = Method(
@@ -23,14 +27,22 @@ METHOD = Method(
     title="Reward-guided speculative decoding",
     paper="Liao et al. 2025, arXiv 2501.19324",
     summary="Steps of the small model stay where a reward model finds them good; the large one writes the rest. "
-            "Two writers are mixed on purpose: the text is neither's.",
+    "Two writers are mixed on purpose: the text is neither's.",
     exactness="approximate",
     knobs=(
         Knob("least", 0.7, 0.0, 1.0, "reward from which on a step is kept; the authors take 0.7"),
-        Knob("mixture", "threshold", choices=("threshold", "by chance"),
-             help="keep what reaches the threshold, which the paper proves best; or each step with its reward as the chance"),
-        Knob("step", "sentence", choices=("sentence", "line", "paragraph"),
-             help="what a step is; the paper's are paragraphs, ended by an empty line"),
+        Knob(
+            "mixture",
+            "threshold",
+            choices=("threshold", "by chance"),
+            help="keep what reaches the threshold, which the paper proves best; or each step with its reward as the chance",
+        ),
+        Knob(
+            "step",
+            "sentence",
+            choices=("sentence", "line", "paragraph"),
+            help="what a step is; the paper's are paragraphs, ended by an empty line",
+        ),
         Knob("longest", 32, 1, 512, "most tokens of a step"),
     ),
     needs=frozenset({"draft", "head:reward", "tap:final", "output:text"}),
@@ -38,10 +50,16 @@ METHOD = Method(
     wins="Where the small model's steps are good in their own way: a step of twenty tokens costs the target one pass.",
     loses="A reward model is one more judge that may be wrong, and what it lets pass is the small model's, mistakes included.",
     differs="The mixture is the paper's. Its reward model is a large model for steps of mathematics; here a small head on the target's "
-            "hidden states distinguishes the target's steps from the draft model's. Steps are sentences by default.",
+    "hidden states distinguishes the target's steps from the draft model's. Steps are sentences by default.",
     published={"step": "paragraph", "longest": 512},
     aliases=("RSD", "reward-guided", "process reward model"),
-    trains=(Trained("reward", "A network that tells the target's steps from the draft model's.",
-                    "specviz.models.judge", after="draft"),),
+    trains=(
+        Trained(
+            "reward",
+            "A network that tells the target's steps from the draft model's.",
+            "specviz.models.judge",
+            after="draft",
+        ),
+    ),
     build=build,
 )

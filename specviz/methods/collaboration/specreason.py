@@ -1,5 +1,7 @@
-"""SpecReason: the small model generates whole reasoning steps; the large model scores them and rewrites the poor ones (Pan et al.
-2504.07891). An accepted step is kept unchanged: it has to be good, not equal to the large model's."""
+"""SpecReason: the small model generates whole reasoning steps; the large model scores them and rewrites the
+poor ones (Pan et al. 2504.07891). An accepted step is kept unchanged: it has to be good, not equal to the
+large model's."""
+
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
@@ -14,7 +16,12 @@ def build(kit, least: float, step: str, longest: int, first: int) -> Parts:
     from ...verifiers.step_grade import StepGrade
 
     steps, alone = StopAtMark(kit.piece, step, longest), Parts(Drafter(), Fixed(0), TokenRejection())
-    return Parts(DraftChain(kit.open("middle")), steps, StepGrade(least), Stepwise(alone, steps.is_complete_step, longest, first))
+    return Parts(
+        DraftChain(kit.open("middle")),
+        steps,
+        StepGrade(least),
+        Stepwise(alone, steps.is_complete_step, longest, first),
+    )
 
 
 METHOD = Method(
@@ -22,12 +29,22 @@ METHOD = Method(
     title="SpecReason (step by step)",
     paper="Pan et al. 2025, arXiv 2504.07891",
     summary="The small model writes a whole step, the target grades it from 0 to 9 and keeps it or writes its own. "
-            "The paper asks for the grade in words; a target this small cannot judge, so its mean probability of the step is the grade.",
+    "The paper asks for the grade in words; a target this small cannot judge, so its mean probability of the step is the grade.",
     exactness="approximate",
     knobs=(
-        Knob("least", 7.0, 0.0, 9.0, "grade from which on a step is kept: nine times the geometric mean of its tokens' probabilities"),
-        Knob("step", "sentence", choices=("sentence", "line", "paragraph"),
-             help="what a step is; the paper's are paragraphs, which end with an empty line"),
+        Knob(
+            "least",
+            7.0,
+            0.0,
+            9.0,
+            "grade from which on a step is kept: nine times the geometric mean of its tokens' probabilities",
+        ),
+        Knob(
+            "step",
+            "sentence",
+            choices=("sentence", "line", "paragraph"),
+            help="what a step is; the paper's are paragraphs, which end with an empty line",
+        ),
         Knob("longest", 32, 1, 512, "most tokens of a step; the paper allows 512"),
         Knob("first", 0, 0, 64, "steps at the beginning that the target writes by itself"),
     ),
@@ -36,7 +53,7 @@ METHOD = Method(
     wins="When the small model is good at most steps: a step of twenty tokens costs the target one pass.",
     loses="A refused step is written twice, and a kept one is the small model's, mistakes included.",
     differs="The grade of a step is computed from the target's probabilities, not written by it in words. Steps are sentences by "
-            "default. An answer ends with the target's end token, not at two equal steps or a boxed result.",
+    "default. An answer ends with the target's end token, not at two equal steps or a boxed result.",
     published={"step": "paragraph", "longest": 512},
     build=build,
 )

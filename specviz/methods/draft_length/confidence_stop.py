@@ -1,5 +1,7 @@
-"""The confidence threshold of transformers' assisted generation: stop drafting after a token with low draft probability (related
-to DISCO, Mamou et al. 2405.04304). transformers can also adapt the threshold to past acceptance."""
+"""The confidence threshold of transformers' assisted generation: stop drafting after a token with low draft
+probability (related to DISCO, Mamou et al. 2405.04304). transformers can also adapt the threshold to past
+acceptance."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -19,7 +21,13 @@ METHOD = Method(
     paper="Mamou et al. 2024, arXiv 2405.04304; transformers, assisted generation",
     summary="Drafts until a token looks doubtful to the draft itself.",
     knobs=(
-        Knob("threshold", 0.3, 0.0, 1.0, "probability below which a token ends the draft; at first, when it is learned"),
+        Knob(
+            "threshold",
+            0.3,
+            0.0,
+            1.0,
+            "probability below which a token ends the draft; at first, when it is learned",
+        ),
         Knob("learn", False, help="fit the threshold to the tokens accepted and refused so far"),
         Knob("most", 10, 1, 40, "longest draft"),
     ),
@@ -28,7 +36,7 @@ METHOD = Method(
     wins="When the draft knows what it does not know.",
     loses="With a draft that is sure and wrong; and with a threshold that is fitted at temperature 1: its drafts are too long there.",
     differs="As in transformers, but a fitted threshold uses the last 256 tokens instead of all. DISCO trains a small network on the "
-            "draft's probabilities, its entropy and the position instead.",
+    "draft's probabilities, its entropy and the position instead.",
     compared="code",
     published={"threshold": 0.4, "learn": True, "most": 20},
     aliases=("assistant_confidence_threshold", "draft-p-min"),

@@ -1,5 +1,7 @@
-"""Draft length from the cost ratio: with the acceptance rate and the measured costs of a draft step and a verification, choose
-the length with the highest expected tokens per second (Leviathan et al. 2211.17192)."""
+"""Draft length from the cost ratio: with the acceptance rate and the measured costs of a draft step and a
+verification, choose the length with the highest expected tokens per second (Leviathan et al.
+2211.17192)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

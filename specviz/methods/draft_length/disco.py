@@ -1,5 +1,7 @@
-"""DISCO: a small classifier decides after each drafted token whether to continue (Mamou et al. 2405.04304). Its inputs are the
-top draft probabilities, their entropy and the token's position. The token it looked at is kept, so the output stays exact."""
+"""DISCO: a small classifier decides after each drafted token whether to continue (Mamou et al. 2405.04304).
+Its inputs are the top draft probabilities, their entropy and the token's position. The token it looked at
+is kept, so the output stays exact."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
@@ -10,7 +12,11 @@ def build(kit, threshold: float, most: int) -> Parts:
     from ...policies import Classified
     from ...verifiers import TokenRejection
 
-    return Parts(DraftChain(kit.open("draft")), Classified(kit.head("disco").compiled(), threshold, most), TokenRejection())
+    return Parts(
+        DraftChain(kit.open("draft")),
+        Classified(kit.head("disco").compiled(), threshold, most),
+        TokenRejection(),
+    )
 
 
 METHOD = Method(
@@ -27,9 +33,15 @@ METHOD = Method(
     wins="Where a single probability misleads: it weighs the runners-up, the doubt and the place together.",
     loses="On text unlike that of its training; it does not learn while it serves.",
     differs="The inputs are the paper's. It does not give the number of probabilities, the width of the classifier or the threshold; "
-            "here they are 10, 32 and 0.7, and half of the training text is drafted greedily.",
+    "here they are 10, 32 and 0.7, and half of the training text is drafted greedily.",
     aliases=("DynamIc SpeCulation lookahead Optimization", "dynamic speculation lookahead"),
-    trains=(Trained("disco", "A classifier that decides from the draft's probabilities whether to go on drafting.",
-                    "specviz.models.draft_length", after="draft"),),
+    trains=(
+        Trained(
+            "disco",
+            "A classifier that decides from the draft's probabilities whether to go on drafting.",
+            "specviz.models.draft_length",
+            after="draft",
+        ),
+    ),
     build=build,
 )

@@ -1,5 +1,6 @@
-"""The heuristic schedule of transformers' assisted generation: two more draft tokens after a fully accepted round, one fewer
-after any other."""
+"""The heuristic schedule of transformers' assisted generation: two more draft tokens after a fully accepted
+round, one fewer after any other."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -29,7 +30,7 @@ METHOD = Method(
     wins="Where easy and hard stretches are long, so that the last round predicts the next.",
     loses="Where surprises are scattered: it is always one round late.",
     differs="The schedule is transformers', with a longest draft added: on a slow machine one rejection in a long draft costs more than "
-            "the draft gains.",
+    "the draft gains.",
     compared="code",
     aliases=("num_assistant_tokens_schedule heuristic",),
     published={"most": 0},

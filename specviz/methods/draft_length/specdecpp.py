@@ -1,6 +1,7 @@
-"""SpecDec++: an acceptance head on the draft model's hidden states predicts whether each drafted token will be accepted; drafting
-stops when the predicted probability of a rejection exceeds a threshold (Huang et al. 2405.19715). The decision depends on kept
-tokens only, so the output stays exact."""
+"""SpecDec++: an acceptance head on the draft model's hidden states predicts whether each drafted token will
+be accepted; drafting stops when the predicted probability of a rejection exceeds a threshold (Huang et al.
+2405.19715). The decision depends on kept tokens only, so the output stays exact."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
@@ -12,7 +13,11 @@ def build(kit, threshold: float, least: int, most: int) -> Parts:
     from ...verifiers import TokenRejection
 
     head = kit.head("specdecpp")
-    return Parts(StateChain(kit.open("draft"), head.hidden), PredictedAcceptance(head.compiled(), threshold, least, most), TokenRejection())
+    return Parts(
+        StateChain(kit.open("draft"), head.hidden),
+        PredictedAcceptance(head.compiled(), threshold, least, most),
+        TokenRejection(),
+    )
 
 
 METHOD = Method(
@@ -21,7 +26,13 @@ METHOD = Method(
     paper="Huang et al. 2024, arXiv 2405.19715",
     summary="A head on the draft model's states predicts which drafted tokens will pass, and ends the draft when a refusal is likely.",
     knobs=(
-        Knob("threshold", 0.7, 0.05, 0.95, "stop when the predicted chance that something was refused is above this; the paper takes 0.3"),
+        Knob(
+            "threshold",
+            0.7,
+            0.05,
+            0.95,
+            "stop when the predicted chance that something was refused is above this; the paper takes 0.3",
+        ),
         Knob("least", 2, 1, 20, "shortest draft"),
         Knob("most", 20, 1, 40, "longest draft"),
     ),
@@ -30,11 +41,17 @@ METHOD = Method(
     wins="On text with easy and hard stretches, where the draft's own probabilities say too little about the target.",
     loses="With a draft model so cheap that a wasted step costs less than a round cut short.",
     differs="Head, bounds, mixed text and weighted loss are the authors'. By an oversight their blocks share one block's weights; ours "
-            "have weights of their own, and files with shared ones load, too. Trained at temperature 1, as theirs.",
+    "have weights of their own, and files with shared ones load, too. Trained at temperature 1, as theirs.",
     compared="formula",
     published={"threshold": 0.3},
     aliases=("SpecDec_pp", "acceptance prediction head"),
-    trains=(Trained("specdecpp", "A classifier that predicts from the draft's hidden states whether its tokens will be accepted.",
-                    "specviz.models.draft_length", after="draft"),),
+    trains=(
+        Trained(
+            "specdecpp",
+            "A classifier that predicts from the draft's hidden states whether its tokens will be accepted.",
+            "specviz.models.draft_length",
+            after="draft",
+        ),
+    ),
     build=build,
 )

@@ -1,5 +1,6 @@
-"""SVIP: stop drafting where the entropy of the draft distribution is too high (Zhang et al. 2411.18462). The square root of the
-entropy is an upper bound of the rejection probability."""
+"""SVIP: stop drafting where the entropy of the draft distribution is too high (Zhang et al. 2411.18462).
+The square root of the entropy is an upper bound of the rejection probability."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,5 +1,6 @@
-"""CS Drafting: the draft model drafts the first tokens, accelerated by bigram counts; the later tokens come from these counts
-alone (Chen et al. 2312.11462)."""
+"""CS Drafting: the draft model drafts the first tokens, accelerated by bigram counts; the later tokens come
+from these counts alone (Chen et al. 2312.11462)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -33,7 +34,7 @@ METHOD = Method(
     wins="Text that repeats itself now and then: a copy goes on where the draft model would have stopped, at no cost.",
     loses="On fresh text the tail is refused and makes the pass larger.",
     differs="The paper counts bigrams in Wikipedia for words that the text does not contain; here all counts come from the text. The "
-            "paper's leniency is left out, so this is exact.",
+    "paper's leniency is left out, so this is exact.",
     aliases=("MaG", "cascade", "CSD"),
     build=build,
 )

@@ -1,5 +1,7 @@
-"""DistillSpec: the draft model is distilled from the target's distributions, partly on its own generations, with a divergence
-chosen for the task (Zhou et al. 2310.08461). Decoding is plain speculative decoding; only the weights differ."""
+"""DistillSpec: the draft model is distilled from the target's distributions, partly on its own generations,
+with a divergence chosen for the task (Zhou et al. 2310.08461). Decoding is plain speculative decoding; only
+the weights differ."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
@@ -18,14 +20,14 @@ METHOD = Method(
     title="DistillSpec",
     paper="Zhou et al. 2023, arXiv 2310.08461",
     summary="Plain speculative decoding with a draft distilled on text it wrote itself, where its own mistakes are "
-            "corrected.",
+    "corrected.",
     knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round"),),
     needs=frozenset({"draft:distillspec"}),
     look="How much of both distributions is common at each place: that is what the training raises.",
     wins="At temperature above 0, where the overlap of whole distributions counts and not only the top-1 token.",
     loses="On text unlike the prompts it was distilled on.",
     differs="The divergence and the share of on-policy text are settings of the recipe; the paper tunes both per task, here one pair "
-            "serves all tasks. The target's distribution is stored as its top tokens and one outcome for the rest.",
+    "serves all tasks. The target's distribution is stored as its top tokens and one outcome for the rest.",
     aliases=("distilled draft", "on-policy distillation", "GKD"),
     trains=(Trained("distillspec", "The draft model, distilled on its own samples.", after="draft"),),
     build=build,

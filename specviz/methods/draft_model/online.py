@@ -1,5 +1,6 @@
-"""Online speculative decoding: the draft model is distilled from rejected tokens while both models serve (Liu et al. 2310.07177).
-"""
+"""Online speculative decoding: the draft model is distilled from rejected tokens while both models serve
+(Liu et al. 2310.07177)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -28,8 +29,8 @@ METHOD = Method(
     wins="On long answers of one kind: code, a table, a language the draft was not made for.",
     loses="On short answers: the steps cost time at once and pay later. Each run begins with the weights as they came.",
     differs="A training step follows a number of rejected tokens within one run, where the paper counts requests; the trained weights "
-            "are dropped at the end of the run. Soft cross-entropy at rejected positions, AdamW and clipping are the authors'; our "
-            "learning rate is larger, for a smaller model.",
+    "are dropped at the end of the run. Soft cross-entropy at rejected positions, AdamW and clipping are the authors'; our "
+    "learning rate is larger, for a smaller model.",
     compared="code",
     published={"gamma": 5, "every": 8, "rate": 1e-4},
     aliases=("OSD", "online distillation", "learning draft"),

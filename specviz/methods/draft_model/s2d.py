@@ -1,6 +1,7 @@
-"""S2D: a sorted draft model, one network with nested sub-models; each token is drafted by the smallest one that is confident
-enough (Kavehzadeh et al. 2407.01955). The choice depends on distributions only, before a token is sampled, so the output stays
-exact."""
+"""S2D: a sorted draft model, one network with nested sub-models; each token is drafted by the smallest one
+that is confident enough (Kavehzadeh et al. 2407.01955). The choice depends on distributions only, before a
+token is sampled, so the output stays exact."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
@@ -23,17 +24,30 @@ METHOD = Method(
     summary="One draft model that can stop half-way through its layers: easy tokens come from its first layers, hard ones from all.",
     knobs=(
         Knob("gamma", 4, 1, 16, "tokens drafted a round"),
-        Knob("size", "adaptive", choices=tuple(SIZES), help="which part of the draft's layers drafts: one size for all tokens, or for each "
-             "token the smallest that is sure"),
-        Knob("sure", 0.6, 0.0, 1.0, "a sub-model with a lower top-1 probability hands over to the next larger one"),
+        Knob(
+            "size",
+            "adaptive",
+            choices=tuple(SIZES),
+            help="which part of the draft's layers drafts: one size for all tokens, or for each "
+            "token the smallest that is sure",
+        ),
+        Knob(
+            "sure",
+            0.6,
+            0.0,
+            1.0,
+            "a sub-model with a lower top-1 probability hands over to the next larger one",
+        ),
     ),
     needs=frozenset({"draft:s2d"}),
     look="Which size wrote each token and how sure it was; hard tokens climb to a larger one.",
     wins="When the draft is deep enough that leaving half of it out is felt, and most tokens are easy.",
     loses="With a shallow draft: what a small size saves, asking a second one costs again.",
     differs="The sizes are the paper's: half, three quarters and all. It does not give the confidence threshold; ours is 0.6. A larger "
-            "size recomputes the tokens from its first layer, where the authors may continue from the smaller size's states.",
+    "size recomputes the tokens from its first layer, where the authors may continue from the smaller size's states.",
     aliases=("sorted speculative decoding", "nested exits", "many-in-one draft"),
-    trains=(Trained("s2d", "A draft model with sizes inside each other, which share layers.", after="draft"),),
+    trains=(
+        Trained("s2d", "A draft model with sizes inside each other, which share layers.", after="draft"),
+    ),
     build=build,
 )

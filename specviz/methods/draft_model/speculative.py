@@ -1,8 +1,10 @@
 """Speculative decoding: a small model drafts a few tokens, the target checks them all in one pass.
 
-Leviathan et al. 2211.17192; Chen et al. 2302.01318. Each drafted token x is kept with probability min(1, p(x)/q(x)); the first
-refused one is replaced by a draw from norm((p - q)+), which makes the output exactly the target's.
+Leviathan et al. 2211.17192; Chen et al. 2302.01318. Each drafted token x is kept with probability min(1,
+p(x)/q(x)); the first refused one is replaced by a draw from norm((p - q)+), which makes the output exactly
+the target's.
 """
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -21,7 +23,9 @@ METHOD = Method(
     title="Speculative decoding",
     paper="Leviathan et al. 2023, arXiv 2211.17192; Chen et al. 2023, arXiv 2302.01318",
     summary="A small model writes a few tokens ahead; the large one checks them all in one pass and keeps what it agrees with.",
-    knobs=(Knob("gamma", 4, 1, 16, "tokens drafted a round; more pay off only while the draft is mostly right"),),
+    knobs=(
+        Knob("gamma", 4, 1, 16, "tokens drafted a round; more pay off only while the draft is mostly right"),
+    ),
     needs=frozenset({"draft"}),
     look="The first refused token of a round: everything after it is thrown away, and the target's own token takes its place.",
     wins="When the draft model is much cheaper than the target and agrees with it often.",

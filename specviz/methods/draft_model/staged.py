@@ -1,5 +1,7 @@
-"""Staged speculation: the draft model is itself accelerated by a cheaper drafter, here a lookup in the context (Spector and Re
-2308.04623). Its tokens follow the draft model's distribution exactly, so the output stays exact."""
+"""Staged speculation: the draft model is itself accelerated by a cheaper drafter, here a lookup in the
+context (Spector and Re 2308.04623). Its tokens follow the draft model's distribution exactly, so the output
+stays exact."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -28,8 +30,12 @@ METHOD = Method(
         Knob("gamma", 5, 1, 16, "tokens the draft model hands to the target a round"),
         Knob("inner", 4, 1, 16, "tokens the lookup hands to the draft model"),
         Knob("ngram", 2, 1, 8, "longest piece of text the lookup matches"),
-        Knob("drafts", "chain", choices=("tree", "chain"),
-             help="what the target is handed: a tree, as in the paper, or its first line alone"),
+        Knob(
+            "drafts",
+            "chain",
+            choices=("tree", "chain"),
+            help="what the target is handed: a tree, as in the paper, or its first line alone",
+        ),
         Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
         Knob("nodes", 10, 1, 64, "nodes of the tree; each is one more token for the target to score"),
     ),
@@ -38,7 +44,7 @@ METHOD = Method(
     wins="When the draft model is not much cheaper than the target.",
     loses="With a tiny draft model a further stage saves next to nothing.",
     differs="The inner stage is a lookup in the text instead of the paper's trigram model. It drafts the tree's first path; passes of "
-            "the draft model add the other nodes.",
+    "the draft model add the other nodes.",
     published={"drafts": "tree"},
     aliases=("staged",),
     build=build,

@@ -1,6 +1,8 @@
-"""Staged speculation with two draft models: a tiny one drafts for the small one, which drafts for the target (Spector and Re
-2308.04623). The small model's tokens follow its distribution exactly, whatever the tiny model drafts, so the output stays exact.
+"""Staged speculation with two draft models: a tiny one drafts for the small one, which drafts for the
+target (Spector and Re 2308.04623). The small model's tokens follow its distribution exactly, whatever the
+tiny model drafts, so the output stays exact.
 """
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -28,8 +30,12 @@ METHOD = Method(
     knobs=(
         Knob("gamma", 4, 1, 16, "tokens the draft model hands to the target a round"),
         Knob("inner", 3, 1, 16, "tokens the tiny model hands to the draft model"),
-        Knob("drafts", "chain", choices=("tree", "chain"),
-             help="what the target is handed: a tree, as in the paper, or its first line alone"),
+        Knob(
+            "drafts",
+            "chain",
+            choices=("tree", "chain"),
+            help="what the target is handed: a tree, as in the paper, or its first line alone",
+        ),
         Knob("width", 3, 1, 8, "most alternatives at one place of the tree"),
         Knob("nodes", 10, 1, 64, "nodes of the tree; each is one more token for the target to score"),
     ),
@@ -38,7 +44,7 @@ METHOD = Method(
     wins="Three models of very different sizes: the middle one must cost much more than the tiny one.",
     loses="When both drafts are tiny: a pass then costs what it takes to dispatch, whatever the size.",
     differs="The inner stage is a tiny network instead of the paper's trigram model. It drafts the tree's first path; passes of the "
-            "draft model add the other nodes.",
+    "draft model add the other nodes.",
     published={"drafts": "tree"},
     build=build,
 )

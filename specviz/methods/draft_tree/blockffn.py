@@ -1,4 +1,6 @@
-"""BlockFFN: the target has sparse experts, and verification reads only the union of those that its tokens use (Song et al. 2507.08771)."""
+"""BlockFFN: the target has sparse experts, and verification reads only the union of those that its tokens
+use (Song et al. 2507.08771)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -10,7 +12,11 @@ def build(kit, width: int, depth: int, nodes: int) -> Parts:
     from ...trees import sparse_tree
     from ...verifiers import TokenRejection
 
-    return Parts(PricedShape(kit.open("draft"), sparse_tree(width, depth, nodes)), Fixed(depth, width, nodes), TokenRejection())
+    return Parts(
+        PricedShape(kit.open("draft"), sparse_tree(width, depth, nodes)),
+        Fixed(depth, width, nodes),
+        TokenRejection(),
+    )
 
 
 METHOD = Method(
@@ -28,8 +34,8 @@ METHOD = Method(
     wins="Where a pass waits for weights, as on phones: a draft shares most of the experts that its first token loads anyway.",
     loses="A wide tree uses experts that a chain would not. On this small target, loops over experts cost more than the reads they save.",
     differs="The target is trained here, with the paper's router and both losses, at 3.6 million parameters; drafts come from a small "
-            "model instead of an EAGLE head. The union also counts experts with a negative routing weight, which the authors' kernel "
-            "drops.",
+    "model instead of an EAGLE head. The union also counts experts with a negative routing weight, which the authors' kernel "
+    "drops.",
     compared="notes",
     published={"nodes": 31},
     build=build,

@@ -1,5 +1,7 @@
-"""Multi-candidate speculative decoding: every draft position has several candidates, verified one after the other (Yang et al.
-2401.06706). They are sampled without replacement, so a rejected candidate is never proposed again."""
+"""Multi-candidate speculative decoding: every draft position has several candidates, verified one after the
+other (Yang et al. 2401.06706). They are sampled without replacement, so a rejected candidate is never
+proposed again."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -25,7 +27,13 @@ METHOD = Method(
         Knob("first", 2, 1, 8, "candidates for the next token"),
         Knob("later", 1, 1, 3, "candidates after each token of the draft; the paper's tree is 4-2-2"),
         Knob("depth", 3, 1, 4, "positions ahead; the number of nodes grows exponentially with it"),
-        Knob("draft_temperature", 0.0, 0.0, 2.0, "temperature of the draft, which may be another than the target's; 0: the run's"),
+        Knob(
+            "draft_temperature",
+            0.0,
+            0.0,
+            2.0,
+            "temperature of the draft, which may be another than the target's; 0: the run's",
+        ),
     ),
     needs=frozenset({"draft", "tree"}),
     look="Later candidates that are taken after the first was refused.",

@@ -1,5 +1,6 @@
-"""OPT-Tree: grow the draft tree while a further level adds enough expected accepted tokens, then keep the nodes with the highest
-path probability (Wang et al. 2406.17276)."""
+"""OPT-Tree: grow the draft tree while a further level adds enough expected accepted tokens, then keep the
+nodes with the highest path probability (Wang et al. 2406.17276)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -23,7 +24,11 @@ METHOD = Method(
         Knob("nodes", 6, 1, 64, "nodes kept, and most nodes of a level; the paper takes 50 on a GPU"),
         Knob("depth", 10, 1, 12, "most levels"),
         Knob("gain", 0.5, 0.0, 1.0, "accepted tokens a level must promise for the next one to be grown"),
-        Knob("with_temperature", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
+        Knob(
+            "with_temperature",
+            False,
+            help="score nodes at the run's temperature; the authors score them at 1, whatever it is",
+        ),
     ),
     needs=frozenset({"draft", "tree"}),
     look="The depth of the tree from round to round: deep where the draft is sure, a single level where it is not.",

@@ -1,5 +1,7 @@
-"""Recursive speculative decoding with constant branching: each node has b children sampled without replacement, verified
-recursively, each against the residual of its earlier siblings (RSD-C, Jeon et al. 2402.14160)."""
+"""Recursive speculative decoding with constant branching: each node has b children sampled without
+replacement, verified recursively, each against the residual of its earlier siblings (RSD-C, Jeon et al.
+2402.14160)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

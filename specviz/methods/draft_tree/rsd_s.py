@@ -1,5 +1,6 @@
-"""Recursive speculative decoding with stochastic beam search: each level keeps W sequences sampled without replacement by Gumbel
-top-k (RSD-S, Jeon et al. 2402.14160)."""
+"""Recursive speculative decoding with stochastic beam search: each level keeps W sequences sampled without
+replacement by Gumbel top-k (RSD-S, Jeon et al. 2402.14160)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,5 +1,7 @@
-"""Sequoia: a dynamic program finds the tree shape with the most expected accepted tokens, and measured pass times decide its size
-(Chen et al. 2402.12374). The acceptance rate per sibling rank is estimated while decoding."""
+"""Sequoia: a dynamic program finds the tree shape with the most expected accepted tokens, and measured pass
+times decide its size (Chen et al. 2402.12374). The acceptance rate per sibling rank is estimated while
+decoding."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -10,7 +12,9 @@ def build(kit, nodes: int, depth: int, width: int) -> Parts:
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(SequoiaTree(kit.open("draft"), width, depth, nodes), Fixed(depth, width, nodes), TokenRejection())
+    return Parts(
+        SequoiaTree(kit.open("draft"), width, depth, nodes), Fixed(depth, width, nodes), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -28,7 +32,7 @@ METHOD = Method(
     wins="Over long answers, once the counts and the measured costs are in.",
     loses="The first rounds use a guess, and the clock has a say: two sampled runs with one seed may differ.",
     differs="The dynamic program is the authors'. They measure acceptance and times once before decoding; here both are measured while "
-            "decoding, from initial estimates, so the first rounds explore. Trees have up to 64 nodes instead of 128.",
+    "decoding, from initial estimates, so the first rounds explore. Trees have up to 64 nodes instead of 128.",
     compared="code",
     published={"nodes": 64, "depth": 10},
     by_time=True,

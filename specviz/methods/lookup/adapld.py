@@ -1,5 +1,6 @@
-"""AdaPLD: try several continuations of a lexical match at once; without a match, look up positions with a similar hidden state
-(Liu et al. 2606.05742)."""
+"""AdaPLD: try several continuations of a lexical match at once; without a match, look up positions with a
+similar hidden state (Liu et al. 2606.05742)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -34,7 +35,7 @@ METHOD = Method(
     wins="Text that says the same again in other words, and phrases that have more than one continuation.",
     loses="On fresh text similar states are found nearly every round, and most of what followed there is refused.",
     differs="From the abstract: n-grams first, hidden states where no n-gram matches. A third-party re-implementation branches at the "
-            "target's next-best tokens and ranks equal matches by their hidden states; here the latest continuations branch. The numbers "
-            "are ours.",
+    "target's next-best tokens and ranks equal matches by their hidden states; here the latest continuations branch. The numbers "
+    "are ours.",
     build=build,
 )

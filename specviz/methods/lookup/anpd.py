@@ -1,5 +1,6 @@
-"""Adaptive n-gram parallel decoding: an n-gram model of the prompt and the growing answer drafts token by token; the target
-verifies the draft in one pass (Ou et al. 2404.08698)."""
+"""Adaptive n-gram parallel decoding: an n-gram model of the prompt and the growing answer drafts token by
+token; the target verifies the draft in one pass (Ou et al. 2404.08698)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -12,7 +13,9 @@ def build(kit, gamma: int, ngram: int, least: int, caution: float) -> Parts:
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(with_cost_gate(NgramDraft(ngram, min(least, ngram)), caution), Fixed(gamma), TokenRejection())
+    return Parts(
+        with_cost_gate(NgramDraft(ngram, min(least, ngram)), caution), Fixed(gamma), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -21,9 +24,21 @@ METHOD = Method(
     paper="Ou et al. 2024, arXiv 2404.08698",
     summary="Counts which token followed which few tokens so far, and drafts the most frequent one each time.",
     knobs=(
-        Knob("gamma", 24, 1, 32, "most tokens drafted a round (K; the paper's 7); the gate lets through as many as pay"),
+        Knob(
+            "gamma",
+            24,
+            1,
+            32,
+            "most tokens drafted a round (K; the paper's 7); the gate lets through as many as pay",
+        ),
         Knob("ngram", 5, 2, 8, "longest n-gram that is counted (N)"),
-        Knob("least", 3, 2, 8, "shortest n-gram that may draft; the paper's 2 wastes draft tokens on fresh text, where pairs are common"),
+        Knob(
+            "least",
+            3,
+            2,
+            8,
+            "shortest n-gram that may draft; the paper's 2 wastes draft tokens on fresh text, where pairs are common",
+        ),
         CAUTION,
     ),
     look="The ladder of n-grams: how long a piece of known text stood before each drafted token, and where it backed off.",

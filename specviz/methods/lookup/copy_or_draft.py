@@ -1,6 +1,8 @@
-"""CopySpec with a draft model: copy where the last tokens are a repetition, otherwise let the small model draft (Dumitru et al.
-2502.08923, the combination; the same preference is the hybrid of SAM-Decoding, Hu et al. 2411.10666).
+"""CopySpec with a draft model: copy where the last tokens are a repetition, otherwise let the small model
+draft (Dumitru et al. 2502.08923, the combination; the same preference is the hybrid of SAM-Decoding, Hu et
+al. 2411.10666).
 """
+
 from __future__ import annotations
 
 from ...core import Budget, Knob, Method, Parts, StopBelowProbability

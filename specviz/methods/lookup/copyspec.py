@@ -1,5 +1,6 @@
-"""CopySpec: if the last few tokens occurred earlier in the text, copy a block from there; a hash table of all positions makes the
-lookup constant-time (Dumitru et al. 2502.08923)."""
+"""CopySpec: if the last few tokens occurred earlier in the text, copy a block from there; a hash table of
+all positions makes the lookup constant-time (Dumitru et al. 2502.08923)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -12,7 +13,9 @@ def build(kit, gram: int, block: int, occurrence: str, caution: float) -> Parts:
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(with_cost_gate(GramCopy(gram, occurrence == "latest"), caution), Fixed(block), TokenRejection())
+    return Parts(
+        with_cost_gate(GramCopy(gram, occurrence == "latest"), caution), Fixed(block), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -21,9 +24,26 @@ METHOD = Method(
     paper="Dumitru et al. 2025, arXiv 2502.08923",
     summary="Waits until the last tokens are a repetition, then copies a block from where they stood first.",
     knobs=(
-        Knob("gram", 2, 1, 10, "tokens that must repeat before anything is copied (the paper's 3); the gate learns which to trust"),
-        Knob("block", 32, 1, 64, "most tokens copied a round (the paper's 10); the gate lets through as many as pay"),
-        Knob("occurrence", "first", choices=("first", "latest"), help="which of several occurrences to copy; the first is the paper's"),
+        Knob(
+            "gram",
+            2,
+            1,
+            10,
+            "tokens that must repeat before anything is copied (the paper's 3); the gate learns which to trust",
+        ),
+        Knob(
+            "block",
+            32,
+            1,
+            64,
+            "most tokens copied a round (the paper's 10); the gate lets through as many as pay",
+        ),
+        Knob(
+            "occurrence",
+            "first",
+            choices=("first", "latest"),
+            help="which of several occurrences to copy; the first is the paper's",
+        ),
         CAUTION,
     ),
     look="Whole blocks carried over from an earlier turn, and rounds without any draft in between.",

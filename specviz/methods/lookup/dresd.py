@@ -1,5 +1,6 @@
-"""DReSD, dense retrieval: positions of the text are compared by the target's hidden state instead of their tokens; the
-continuations of the most similar positions are the draft (Gritta et al. 2502.15572)."""
+"""DReSD, dense retrieval: positions of the text are compared by the target's hidden state instead of their
+tokens; the continuations of the most similar positions are the draft (Gritta et al. 2502.15572)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -25,7 +26,13 @@ METHOD = Method(
         Knob("length", 8, 1, 32, "most tokens to copy from one place (the paper's 10)"),
         Knob("neighbours", 2, 1, 10, "similar positions to copy from; the paper's 10 suit a GPU"),
         Knob("least", 0.3, -1.0, 1.0, "smallest likeness (cosine) of the two states"),
-        Knob("dims", 64, 1, 4096, "main directions of the states that are compared, where there are more (the paper's 64)"),
+        Knob(
+            "dims",
+            64,
+            1,
+            4096,
+            "main directions of the states that are compared, where there are more (the paper's 64)",
+        ),
         CAUTION,
     ),
     needs=frozenset({"tap:final"}),
@@ -33,7 +40,7 @@ METHOD = Method(
     wins="Repetitions in other words, and common words with many positions to copy from: the state knows which of them is meant.",
     loses="It drafts nearly every round, also on fresh text, where most of it is refused. The store is this text alone.",
     differs="The paper searches a library approximately. Here the datastore is the current text, its projection is computed from the "
-            "prompt, and the cost gate is ours.",
+    "prompt, and the cost gate is ours.",
     compared="code",
     published={"length": 10, "neighbours": 10, "caution": 0.0},
     aliases=("dense retrieval",),

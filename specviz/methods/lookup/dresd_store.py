@@ -1,5 +1,7 @@
-"""DReSD with its datastore: retrieval by the hidden states the target had at each token of a text corpus (Gritta et al.
-2502.15572). Exact search among the positions of the same token, or an approximate index for a large datastore that has one."""
+"""DReSD with its datastore: retrieval by the hidden states the target had at each token of a text corpus
+(Gritta et al. 2502.15572). Exact search among the positions of the same token, or an approximate index for
+a large datastore that has one."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -13,7 +15,9 @@ def build(kit, length: int, neighbours: int, least: float, caution: float) -> Pa
     from ...verifiers import TokenRejection
 
     drafter = StoreStates(kit.open_store("dense"), kit.target, neighbours, least)
-    return Parts(with_cost_gate(drafter, caution), Fixed(length, neighbours, neighbours * length), TokenRejection())
+    return Parts(
+        with_cost_gate(drafter, caution), Fixed(length, neighbours, neighbours * length), TokenRejection()
+    )
 
 
 METHOD = Method(

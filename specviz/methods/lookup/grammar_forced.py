@@ -1,4 +1,6 @@
-"""Grammar-forced tokens: tokens with a single valid choice under the grammar are the draft; another drafter drafts the rest."""
+"""Grammar-forced tokens: tokens with a single valid choice under the grammar are the draft; another drafter
+drafts the rest."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -24,14 +26,19 @@ METHOD = Method(
         Knob("most", 32, 1, 64, "most forced tokens drafted a round"),
         Knob("gamma", 10, 1, 32, "most tokens drafted where the grammar leaves a choice"),
         Knob("ngram", 3, 1, 8, "longest piece of text to look up"),
-        Knob("rest", "prompt lookup", help="drafter where the grammar leaves a choice", choices=("prompt lookup", "draft model"),
-             needs=((2, "draft"),)),
+        Knob(
+            "rest",
+            "prompt lookup",
+            help="drafter where the grammar leaves a choice",
+            choices=("prompt lookup", "draft model"),
+            needs=((2, "draft"),),
+        ),
     ),
     look="Chains of forced tokens: keys, quotes and brackets of the schema, nearly always accepted whole.",
     wins="Structured output with long fixed parts: JSON with many required keys, forms, fixed phrases.",
     loses="Without a schema or grammar only the drafter of the rest is left; long free strings have nothing that is forced.",
     differs="SGLang writes forced text without running the model (jump-forward). Here the target verifies it, so another tokenization "
-            "that the grammar allows stays possible, and the output is that of plain constrained decoding.",
+    "that the grammar allows stays possible, and the output is that of plain constrained decoding.",
     aliases=("jump-forward", "fast-forward tokens", "structured output"),
     relative="prompt_lookup",
     build=build,

@@ -1,5 +1,7 @@
-"""Input-guided aggressive decoding: where the output mostly repeats the input, as in editing, the input is the draft (Ge et al.
-2205.10350). After a difference, copying resumes where the last output tokens occur in the input exactly once."""
+"""Input-guided aggressive decoding: where the output mostly repeats the input, as in editing, the input is
+the draft (Ge et al. 2205.10350). After a difference, copying resumes where the last output tokens occur in
+the input exactly once."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -21,13 +23,17 @@ METHOD = Method(
     knobs=(
         Knob("gamma", 16, 1, 1024, "tokens copied a round; the paper copies all that is left of the input"),
         Knob("longest", 3, 1, 6, "longest end of the text that may tell the place"),
-        Knob("from_start", False, help="copy from the prompt's first token at once: for a raw prompt that is nothing but the input"),
+        Knob(
+            "from_start",
+            False,
+            help="copy from the prompt's first token at once: for a raw prompt that is nothing but the input",
+        ),
     ),
     look="A correction, a round or two without a draft, and then a long copy again.",
     wins="Correcting, renaming and reformatting a text: most of the answer is in the prompt.",
     loses="Where the answer is new; and a word that stands in the prompt twice does not tell the place.",
     differs="As published, but a round copies a limited number of tokens instead of the whole rest, and the position is found by up to "
-            "three last tokens.",
+    "three last tokens.",
     compared="code",
     published={"gamma": 1024},
     aliases=("IAD", "aggressive decoding", "input-guided"),

@@ -1,5 +1,6 @@
-"""LogitSpec: the distribution that produced the last token also predicts the token after it; each candidate is extended by its
-continuation in the context (Liu et al. 2507.01449)."""
+"""LogitSpec: the distribution that produced the last token also predicts the token after it; each candidate
+is extended by its continuation in the context (Liu et al. 2507.01449)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,5 +1,6 @@
-"""llama.cpp's ngram-mod: one hash table from n-grams to the next token, shared by all answers; a draft follows it token by token.
-"""
+"""llama.cpp's ngram-mod: one hash table from n-grams to the next token, shared by all answers; a draft
+follows it token by token."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -13,7 +14,9 @@ def build(kit, key: int, gamma: int, least: int, caution: float) -> Parts:
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(with_cost_gate(NgramPool(memory_of(kit), key, least), caution), Fixed(gamma), TokenRejection())
+    return Parts(
+        with_cost_gate(NgramPool(memory_of(kit), key, least), caution), Fixed(gamma), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -23,7 +26,13 @@ METHOD = Method(
     summary="Remembers in a small table which token came last after each few tokens, in this text and in earlier answers.",
     knobs=(
         Knob("key", 6, 1, 32, "tokens of a key (llama.cpp's n-match, 24)"),
-        Knob("gamma", 64, 1, 64, "most tokens drafted a round (its n-max); the gate lets through as many as pay"),
+        Knob(
+            "gamma",
+            64,
+            1,
+            64,
+            "most tokens drafted a round (its n-max); the gate lets through as many as pay",
+        ),
         Knob("least", 1, 1, 64, "shorter drafts are dropped (its n-min, 48)"),
         CAUTION,
     ),

@@ -1,5 +1,6 @@
-"""Predicted output: the caller supplies a text that the answer should resemble, and it is the source of drafts; the output is
-still the target's. Without such a text the prompt is the prediction."""
+"""Predicted output: the caller supplies a text that the answer should resemble, and it is the source of
+drafts; the output is still the target's. Without such a text the prompt is the prediction."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -12,7 +13,11 @@ def build(kit, gamma: int, longest: int, least: int, caution: float) -> Parts:
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(with_cost_gate(Prediction(predicted_text(kit), longest, least), caution), Fixed(gamma), TokenRejection())
+    return Parts(
+        with_cost_gate(Prediction(predicted_text(kit), longest, least), caution),
+        Fixed(gamma),
+        TokenRejection(),
+    )
 
 
 METHOD = Method(
@@ -30,7 +35,7 @@ METHOD = Method(
     wins="Edits of a text or a program: nearly all of the answer is known beforehand, and each round copies dozens of tokens.",
     loses="A prediction that is beside the point is left behind after a few tokens; then it is plain decoding.",
     differs="The APIs do not publish how they find their position again after a mismatch. Here it is the longest suffix of the answer "
-            "that occurs in the prediction, with our cost gate. Without a prediction the prompt is used.",
+    "that occurs in the prediction, with our cost gate. Without a prediction the prompt is used.",
     aliases=("predicted outputs", "prediction", "speculative edits"),
     build=build,
 )

@@ -1,5 +1,6 @@
-"""Prompt lookup: no draft model. Find an earlier occurrence of the last few tokens and draft what followed it (Saxena 2023;
-"assisted generation by prompt lookup" in transformers)."""
+"""Prompt lookup: no draft model. Find an earlier occurrence of the last few tokens and draft what followed
+it (Saxena 2023; "assisted generation by prompt lookup" in transformers)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -12,7 +13,9 @@ def build(kit, gamma: int, ngram: int, occurrence: str, caution: float) -> Parts
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(with_cost_gate(PromptLookup(ngram, occurrence == "latest"), caution), Fixed(gamma), TokenRejection())
+    return Parts(
+        with_cost_gate(PromptLookup(ngram, occurrence == "latest"), caution), Fixed(gamma), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -21,9 +24,20 @@ METHOD = Method(
     paper="Saxena 2023, github.com/apoorvumang/prompt-lookup-decoding",
     summary="When the last words already stood somewhere in the text, guesses that they go on as they did there.",
     knobs=(
-        Knob("gamma", 32, 1, 32, "most tokens to copy (usually 10); the gate lets through as many as pay, so long copies may go on"),
+        Knob(
+            "gamma",
+            32,
+            1,
+            32,
+            "most tokens to copy (usually 10); the gate lets through as many as pay, so long copies may go on",
+        ),
         Knob("ngram", 3, 1, 8, "longest piece of text to look up; shorter ones are tried after it"),
-        Knob("occurrence", "first", choices=("first", "latest"), help="which of several equally long matches to copy from"),
+        Knob(
+            "occurrence",
+            "first",
+            choices=("first", "latest"),
+            help="which of several equally long matches to copy from",
+        ),
         CAUTION,
     ),
     look="The arc from the matched words to the place they were copied from.",

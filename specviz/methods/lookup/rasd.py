@@ -1,5 +1,6 @@
-"""RASD: merge retrieved continuations and a draft model's tree; the draft model's first distribution decides which retrieved
-branches are kept (Quan et al. 2503.03434)."""
+"""RASD: merge retrieved continuations and a draft model's tree; the draft model's first distribution
+decides which retrieved branches are kept (Quan et al. 2503.03434)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -30,14 +31,20 @@ METHOD = Method(
         Knob("width", 2, 1, 8, "most alternatives at one place of it"),
         Knob("found", 12, 1, 64, "most retrieved nodes"),
         Knob("reach", 12, 1, 32, "most tokens ahead for a retrieved branch"),
-        Knob("top", 10, 1, 50, "a retrieved branch must begin with one of the draft model's so many best tokens"),
+        Knob(
+            "top",
+            10,
+            1,
+            50,
+            "a retrieved branch must begin with one of the draft model's so many best tokens",
+        ),
     ),
     needs=frozenset({"draft", "tree"}),
     look="Three kinds of nodes: the model's, the retrieved ones, and those on which both agree.",
     wins="Documents with their own vocabulary: names and phrases come from the text, the words between from the model.",
     loses="Two drafts cost the time of both; where nothing repeats it is a draft tree with overhead.",
     differs="Merging and pruning are the paper's. Its numbers are not public; ours are from a re-implementation. Retrieval uses this "
-            "text and earlier answers, by counts.",
+    "text and earlier answers, by counts.",
     published={"depth": 5, "nodes": 60, "width": 8, "found": 32},
     build=build,
 )

@@ -1,5 +1,6 @@
-"""REST, retrieval-based speculative decoding: look up the last few tokens in a datastore and draft their most frequent
-continuations as a tree (He et al. 2311.08252)."""
+"""REST, retrieval-based speculative decoding: look up the last few tokens in a datastore and draft their
+most frequent continuations as a tree (He et al. 2311.08252)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -34,8 +35,8 @@ METHOD = Method(
     wins="Answers that resemble the library: code against a code store, chat against a chat store.",
     loses="A library of other matters finds two common words and drafts what follows them elsewhere: mostly refused, and soon kept back.",
     differs="The authors truncate their tree path by path and sample again after a mismatch, which is not exact above temperature 0. "
-            "Here the most frequent prefixes form the tree, and each node is verified with one draw. The cost gate and the datastore are "
-            "ours.",
+    "Here the most frequent prefixes form the tree, and each node is verified with one draw. The cost gate and the datastore are "
+    "ours.",
     compared="code",
     published={"nodes": 64, "caution": 0.0},
     aliases=("REST",),

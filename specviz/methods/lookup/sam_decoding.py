@@ -1,5 +1,6 @@
-"""SAM-Decoding: a suffix automaton of the text gives the longest match of its suffix in amortised constant time per token; long
-matches are copied, otherwise another drafter may be used (Hu et al. 2411.10666)."""
+"""SAM-Decoding: a suffix automaton of the text gives the longest match of its suffix in amortised constant
+time per token; long matches are copied, otherwise another drafter may be used (Hu et al. 2411.10666)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -30,9 +31,20 @@ METHOD = Method(
     summary="Always knows the longest repetition that the text is in the middle of, and copies further the longer it is.",
     knobs=(
         Knob("gamma", 40, 1, 64, "most tokens to copy"),
-        Knob("least", 2, 1, 16, "shortest match that is copied from (the paper's 5); the gate learns which short ones to trust"),
+        Knob(
+            "least",
+            2,
+            1,
+            16,
+            "shortest match that is copied from (the paper's 5); the gate learns which short ones to trust",
+        ),
         Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of the match"),
-        Knob("otherwise", "nothing", choices=("nothing", "token recycling"), help="who drafts when there is no long match"),
+        Knob(
+            "otherwise",
+            "nothing",
+            choices=("nothing", "token recycling"),
+            help="who drafts when there is no long match",
+        ),
         Knob("nodes", 16, 1, 80, "nodes of the other drafter's tree"),
         CAUTION,
     ),

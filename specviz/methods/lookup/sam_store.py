@@ -1,5 +1,7 @@
-"""SAM-Decoding with its static part: the longest match among the context, past answers and a datastore is used (Hu et al.
-2411.10666). The paper's static automaton is a suffix array here, which finds the same matches."""
+"""SAM-Decoding with its static part: the longest match among the context, past answers and a datastore is
+used (Hu et al. 2411.10666). The paper's static automaton is a suffix array here, which finds the same
+matches."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -13,7 +15,9 @@ def build(kit, gamma: int, least: int, bias: int, stretch: float, caution: float
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    drafter = with_cost_gate(LongerMatch(kit.open_store("text"), least, stretch, bias, memory_of(kit)), caution)
+    drafter = with_cost_gate(
+        LongerMatch(kit.open_store("text"), least, stretch, bias, memory_of(kit)), caution
+    )
     return Parts(drafter, Fixed(gamma, 8, gamma), TokenRejection())
 
 
@@ -24,8 +28,20 @@ METHOD = Method(
     summary="Copies from this text, from earlier answers or from a library of others, whichever repeats the last words for longest.",
     knobs=(
         Knob("gamma", 40, 1, 64, "most tokens drafted a round"),
-        Knob("least", 2, 1, 16, "shortest match in the text that is copied from (the paper's 5); the gate learns which to trust"),
-        Knob("bias", 2, 0, 16, "tokens by which a match elsewhere must be longer than one in this text (the paper's 5)"),
+        Knob(
+            "least",
+            2,
+            1,
+            16,
+            "shortest match in the text that is copied from (the paper's 5); the gate learns which to trust",
+        ),
+        Knob(
+            "bias",
+            2,
+            0,
+            16,
+            "tokens by which a match elsewhere must be longer than one in this text (the paper's 5)",
+        ),
         Knob("stretch", 4.0, 0.5, 16.0, "tokens copied for each token of a match in the text"),
         CAUTION,
     ),
@@ -34,7 +50,7 @@ METHOD = Method(
     wins="Answers full of set phrases, and edits: each is found where it is.",
     loses="Text that is new to both: plain decoding then.",
     differs="The datastore is a suffix array instead of an automaton, with the same matches. Short matches give a tree; those of at "
-            "least half its depth give a chain. The cost gate is ours.",
+    "least half its depth give a chain. The cost gate is ours.",
     compared="code",
     published={"least": 5, "bias": 5, "caution": 0.0},
     aliases=("SAM", "SAMD"),

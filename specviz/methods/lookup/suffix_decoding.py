@@ -1,12 +1,16 @@
-"""SuffixDecoding: suffixes of the text and of past answers are counted; the continuation with the highest expected number of
-accepted tokens is the draft, and longer matches allow longer drafts (Oliaro et al. 2411.04975)."""
+"""SuffixDecoding: suffixes of the text and of past answers are counted; the continuation with the highest
+expected number of accepted tokens is the draft, and longer matches allow longer drafts (Oliaro et al.
+2411.04975)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
 from . import CAUTION
 
 
-def build(kit, nodes: int, factor: float, least: float, shape: str, depth: int, room: int, caution: float) -> Parts:
+def build(
+    kit, nodes: int, factor: float, least: float, shape: str, depth: int, room: int, caution: float
+) -> Parts:
     from ...drafters.lookup.cost_gate import with_cost_gate
     from ...drafters.lookup.counted_suffixes import CountedSuffixes
     from ...indexes.earlier_answers import memory_of
@@ -14,7 +18,9 @@ def build(kit, nodes: int, factor: float, least: float, shape: str, depth: int, 
     from ...verifiers import TokenRejection
 
     drafter = CountedSuffixes(memory_of(kit), depth=depth, capacity=room, factor=factor, min_prob=least)
-    return Parts(with_cost_gate(drafter, caution), Fixed(nodes, 8 if shape == "tree" else 1, nodes), TokenRejection())
+    return Parts(
+        with_cost_gate(drafter, caution), Fixed(nodes, 8 if shape == "tree" else 1, nodes), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -24,11 +30,28 @@ METHOD = Method(
     summary="Counts every phrase of this text and of earlier answers, and drafts what most often followed, further after long matches.",
     knobs=(
         Knob("nodes", 32, 1, 64, "most tokens drafted a round; the gate lets through as many as pay"),
-        Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match (the paper's 1, without a gate)"),
+        Knob(
+            "factor",
+            4.0,
+            0.25,
+            8.0,
+            "tokens drafted for each token of the match (the paper's 1, without a gate)",
+        ),
         Knob("least", 0.1, 0.0, 1.0, "smallest share of the occurrences a draft may rest on"),
-        Knob("shape", "tree", choices=("tree", "path"), help="several continuations, or the most frequent one only"),
+        Knob(
+            "shape",
+            "tree",
+            choices=("tree", "path"),
+            help="several continuations, or the most frequent one only",
+        ),
         Knob("depth", 64, 8, 128, "longest phrase that is counted, match and continuation together"),
-        Knob("room", 8000, 1000, 100000, "tokens of past answers remembered, twice over; older ones are forgotten"),
+        Knob(
+            "room",
+            8000,
+            1000,
+            100000,
+            "tokens of past answers remembered, twice over; older ones are forgotten",
+        ),
         CAUTION,
     ),
     look="How far it dares to draft after a match, and whether the phrase came from this text or from an earlier answer.",

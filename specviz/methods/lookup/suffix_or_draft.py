@@ -1,5 +1,6 @@
-"""SuffixDecoding over a draft model: the draft model is used unless the last tokens match a long suffix of this text or an
-earlier answer (the hybrid of Oliaro et al. 2411.04975)."""
+"""SuffixDecoding over a draft model: the draft model is used unless the last tokens match a long suffix of
+this text or an earlier answer (the hybrid of Oliaro et al. 2411.04975)."""
+
 from __future__ import annotations
 
 from ...core import Budget, Knob, Method, Parts, StopBelowProbability
@@ -15,7 +16,9 @@ def build(kit, match: int, copied: int, factor: float, gamma: int, least: float)
 
     memory = memory_of(kit)
     suffixes = CountedSuffixes(memory, capacity=memory.capacity, factor=factor)
-    drafter = LookupOrDraft(suffixes, DraftChain(kit.open("draft")), match, Budget(gamma, stop=StopBelowProbability(least)))
+    drafter = LookupOrDraft(
+        suffixes, DraftChain(kit.open("draft")), match, Budget(gamma, stop=StopBelowProbability(least))
+    )
     return Parts(drafter, Fixed(max(copied, gamma), 8, max(copied, gamma)), TokenRejection())
 
 
@@ -25,7 +28,13 @@ METHOD = Method(
     paper="Oliaro et al. 2024, arXiv 2411.04975",
     summary="Copies wherever the text repeats itself for long, and asks the small model everywhere else.",
     knobs=(
-        Knob("match", 5, 1, 64, "tokens of the end that must have stood before, here or in an earlier answer, to override the draft model"),
+        Knob(
+            "match",
+            5,
+            1,
+            64,
+            "tokens of the end that must have stood before, here or in an earlier answer, to override the draft model",
+        ),
         Knob("copied", 32, 1, 64, "most tokens drafted from a match"),
         Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match"),
         Knob("gamma", 10, 1, 16, "tokens drafted by the small model where nothing is copied, at most"),
@@ -36,7 +45,7 @@ METHOD = Method(
     wins="Answers that mix known passages with new words: agents, edits, second answers to a similar question.",
     loses="A repetition that goes on differently pushes the small model aside for a round; on fresh text it is the small model alone.",
     differs="SuffixDecoding uses a copy if its expected length exceeds the other draft's; here the length of the match decides. The "
-            "draft model stops below a confidence threshold, which is ours.",
+    "draft model stops below a confidence threshold, which is ours.",
     aliases=("suffix + draft model", "suffix hybrid", "arctic"),
     build=build,
 )

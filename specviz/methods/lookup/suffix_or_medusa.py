@@ -1,5 +1,6 @@
-"""SuffixDecoding over Medusa: the Medusa heads draft unless the last tokens match a long suffix of this text or an earlier answer
-(the hybrid of Oliaro et al. 2411.04975)."""
+"""SuffixDecoding over Medusa: the Medusa heads draft unless the last tokens match a long suffix of this
+text or an earlier answer (the hybrid of Oliaro et al. 2411.04975)."""
+
 from __future__ import annotations
 
 from ...core import Budget, Knob, Method, Parts
@@ -28,7 +29,13 @@ METHOD = Method(
     paper="Oliaro et al. 2024, arXiv 2411.04975",
     summary="Copies wherever the text repeats itself for long, and lets Medusa's heads guess everywhere else.",
     knobs=(
-        Knob("match", 5, 1, 64, "tokens of the end that must have stood before, here or in an earlier answer, to override the heads"),
+        Knob(
+            "match",
+            5,
+            1,
+            64,
+            "tokens of the end that must have stood before, here or in an earlier answer, to override the heads",
+        ),
         Knob("copied", 32, 1, 64, "most tokens drafted from a match"),
         Knob("factor", 4.0, 0.25, 8.0, "tokens drafted for each token of the match"),
         Knob("nodes", 0, 0, 64, "nodes of the heads' tree; 0: as many as the heads were calibrated for"),

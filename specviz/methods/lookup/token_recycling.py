@@ -1,5 +1,7 @@
-"""Token Recycling: each scored position has a few likely next tokens that are normally discarded. A table token -> its eight latest
-successors fills the next draft tree, without a draft model (Luo et al. 2408.08696)."""
+"""Token Recycling: each scored position has a few likely next tokens that are normally discarded. A table
+token -> its eight latest successors fills the next draft tree, without a draft model (Luo et al.
+2408.08696)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -25,8 +27,12 @@ METHOD = Method(
     knobs=(
         Knob("nodes", 5, 1, 80, "nodes of the tree; 80 is the paper's template, fewer suit a CPU"),
         Knob("depth", 3, 1, 6, "most tokens ahead"),
-        Knob("start", "hot", choices=("hot", "prompt", "empty"),
-             help="hot: the table of earlier answers goes on, with the word pairs of this prompt; prompt: those alone"),
+        Knob(
+            "start",
+            "hot",
+            choices=("hot", "prompt", "empty"),
+            help="hot: the table of earlier answers goes on, with the word pairs of this prompt; prompt: those alone",
+        ),
     ),
     needs=frozenset({"tree"}),
     look="The table of successors beside the tree: entries just updated are marked, accepted and refused tokens teach it alike.",

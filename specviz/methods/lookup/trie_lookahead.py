@@ -1,5 +1,6 @@
-"""Lookahead with a trie: a trie of short token sequences of the prompt and all answers with their frequencies; the most frequent
-continuations of the text are the draft tree (Zhao et al. 2312.12728)."""
+"""Lookahead with a trie: a trie of short token sequences of the prompt and all answers with their
+frequencies; the most frequent continuations of the text are the draft tree (Zhao et al. 2312.12728)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -30,7 +31,7 @@ METHOD = Method(
     wins="A service that answers similar questions all day, with a GPU with compute to spare.",
     loses="On fresh text common words lead everywhere: a tree nearly every round, and most of it is refused.",
     differs="The most frequent nodes of prompt and answers are chosen together; the paper weighs the two separately. Pieces are counted "
-            "once they are complete, as published.",
+    "once they are complete, as published.",
     published={"nodes": 64},
     aliases=("NGRAM", "lookahead (Ant)", "PainlessInferenceAcceleration", "SGLang ngram"),
     build=build,

@@ -1,5 +1,6 @@
-"""FLy: a rejection at a high-entropy position of the target is overruled if all drafted tokens after it match (Li et al.
-2511.22972)."""
+"""FLy: a rejection at a high-entropy position of the target is overruled if all drafted tokens after it
+match (Li et al. 2511.22972)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -28,7 +29,13 @@ METHOD = Method(
     summary="Lets another wording pass where the target could have gone either way and agrees with everything that comes after it.",
     exactness="approximate",
     knobs=(
-        Knob("unsure", 0.5, 0.0, 1.1, "least that the target's three best tokens add to its entropy, in nats; above 1.09 it is exact"),
+        Knob(
+            "unsure",
+            0.5,
+            0.0,
+            1.1,
+            "least that the target's three best tokens add to its entropy, in nats; above 1.09 it is exact",
+        ),
         Knob("window", 3, 0, 12, "tokens after a refused one that must all be accepted; 0 is exact"),
         Knob("gamma", 5, 1, 32, "tokens drafted a round"),
         Knob("inner", 0, 0, 16, "tokens that counts of the text hand to the draft model; 0: it drafts alone"),
@@ -38,7 +45,7 @@ METHOD = Method(
     wins="A good draft model that words things a little differently: its drafts are no longer cut at every synonym.",
     loses="The text is no longer the target's. With a weak draft nothing long enough agrees after a refusal.",
     differs="The rule is the authors'; their program examines one token fewer after the rejection. Above temperature 0 they accept a "
-            "token if it equals one of two samples of the target; here it is verified by rejection sampling.",
+    "token if it equals one of two samples of the target; here it is verified by rejection sampling.",
     compared="code",
     published={"unsure": 0.3, "window": 6, "gamma": 15, "inner": 6},
     aliases=("rejection_sample_method fly", "loosely speculative decoding"),

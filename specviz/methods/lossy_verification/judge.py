@@ -1,6 +1,7 @@
-"""Judge decoding: a token rejected by rejection sampling is kept if a linear classifier on the target's hidden states accepts it
-(Bachmann et al. 2501.19309). The output no longer follows the target's distribution; the deviation of each such token is
-reported."""
+"""Judge decoding: a token rejected by rejection sampling is kept if a linear classifier on the target's
+hidden states accepts it (Bachmann et al. 2501.19309). The output no longer follows the target's
+distribution; the deviation of each such token is reported."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
@@ -19,10 +20,16 @@ METHOD = Method(
     title="Judge decoding",
     paper="Bachmann et al. 2025, arXiv 2501.19309",
     summary="Asks of a drafted token not whether the target would have written it, but whether it is good: a linear judge on "
-            "the target's states decides.",
+    "the target's states decides.",
     exactness="approximate",
     knobs=(
-        Knob("least", 0.5, 0.0, 1.0, "chance of being good above which a refused token stands; 1 is exact; the paper tells none"),
+        Knob(
+            "least",
+            0.5,
+            0.0,
+            1.0,
+            "chance of being good above which a refused token stands; 1 is exact; the paper tells none",
+        ),
         Knob("gamma", 5, 1, 32, "tokens drafted a round"),
     ),
     needs=frozenset({"draft", "head:judge", "tap:final"}),
@@ -30,10 +37,16 @@ METHOD = Method(
     wins="Good draft models, whose drafts are mostly refused for wording: far longer drafts pass.",
     loses="The text is no longer the target's, and a judge that errs lets mistakes through for good.",
     differs="Rule and judge are the paper's, but its labels were written by hand for five hundred answers. Here a token is labelled good "
-            "if the target, after reading it, gives the rest of its own answer about the same probability as before.",
+    "if the target, after reading it, gives the rest of its own answer about the same probability as before.",
     compared="formula",
     aliases=("judge decoding", "AutoJudge"),
-    trains=(Trained("judge", "A linear layer that predicts from a hidden state whether a rejected token is acceptable.",
-                    "specviz.models.judge", after="draft"),),
+    trains=(
+        Trained(
+            "judge",
+            "A linear layer that predicts from a hidden state whether a rejected token is acceptable.",
+            "specviz.models.judge",
+            after="draft",
+        ),
+    ),
     build=build,
 )

@@ -1,6 +1,7 @@
-"""Lenience: accept with probability min(1, p / (lenience q)), so that tokens a little less probable under the target also pass
-(Leviathan et al. 2211.17192, appendix A.5). Faster, and no longer the target's distribution; the deviation is measured at every
-token."""
+"""Lenience: accept with probability min(1, p / (lenience q)), so that tokens a little less probable under
+the target also pass (Leviathan et al. 2211.17192, appendix A.5). Faster, and no longer the target's
+distribution; the deviation is measured at every token."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -21,7 +22,13 @@ METHOD = Method(
     summary="Accepts drafted tokens more readily than is fair: more speed, and text the target alone would not have written.",
     exactness="approximate",
     knobs=(
-        Knob("lenience", 0.5, 0.05, 1.0, "a token passes as if the target liked it 1/l times as much; 1 is exact"),
+        Knob(
+            "lenience",
+            0.5,
+            0.05,
+            1.0,
+            "a token passes as if the target liked it 1/l times as much; 1 is exact",
+        ),
         Knob("gamma", 4, 1, 16, "tokens drafted a round"),
     ),
     needs=frozenset({"draft"}),

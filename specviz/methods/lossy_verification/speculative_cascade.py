@@ -1,5 +1,7 @@
-"""Speculative cascades: drafted tokens are verified against a mixture of draft and target that prefers the draft's token where
-the target gives it nearly the probability of its own top-1 token (Narasimhan et al. 2405.19261)."""
+"""Speculative cascades: drafted tokens are verified against a mixture of draft and target that prefers the
+draft's token where the target gives it nearly the probability of its own top-1 token (Narasimhan et al.
+2405.19261)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -18,11 +20,17 @@ METHOD = Method(
     title="Speculative cascade",
     paper="Narasimhan et al. 2024, arXiv 2405.19261",
     summary="Keeps a drafted token wherever the target gives it nearly as much probability as its own best token, and asks the target "
-            "everywhere else.",
+    "everywhere else.",
     exactness="approximate",
     knobs=(
-        Knob("alpha", 0.3, 0.0, 1.0, "a token is kept when its probability is at least 1 - alpha times the best one's; 0 is exact at "
-             "temperature 0"),
+        Knob(
+            "alpha",
+            0.3,
+            0.0,
+            1.0,
+            "a token is kept when its probability is at least 1 - alpha times the best one's; 0 is exact at "
+            "temperature 0",
+        ),
         Knob("gamma", 4, 1, 16, "tokens drafted a round"),
     ),
     needs=frozenset({"draft"}),

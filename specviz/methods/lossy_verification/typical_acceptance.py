@@ -1,5 +1,7 @@
-"""Typical acceptance: keep a drafted token if its target probability exceeds a threshold that falls with the entropy of the
-distribution (Medusa, Cai et al. 2401.10774; after typical sampling, Hewitt et al. 2210.15191)."""
+"""Typical acceptance: keep a drafted token if its target probability exceeds a threshold that falls with
+the entropy of the distribution (Medusa, Cai et al. 2401.10774; after typical sampling, Hewitt et al.
+2210.15191)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -21,10 +23,20 @@ METHOD = Method(
     exactness="approximate",
     knobs=(
         Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
-        Knob("share", 0.3, 0.01, 1.0, "and one of at least this share of exp(-entropy), which is lower where many tokens are likely"),
-        Knob("last", "argmax", choices=("argmax", "typical", "distribution"),
-             help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
-                  "or drawn from the target's whole distribution"),
+        Knob(
+            "share",
+            0.3,
+            0.01,
+            1.0,
+            "and one of at least this share of exp(-entropy), which is lower where many tokens are likely",
+        ),
+        Knob(
+            "last",
+            "argmax",
+            choices=("argmax", "typical", "distribution"),
+            help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
+            "or drawn from the target's whole distribution",
+        ),
         Knob("gamma", 4, 1, 16, "tokens drafted a round"),
     ),
     needs=frozenset({"draft"}),

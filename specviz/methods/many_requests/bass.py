@@ -1,5 +1,7 @@
-"""BASS: all requests of a batch draft the same number of tokens and are verified in one ragged pass. The draft length
-grows by two after a fully accepted draft and falls by at least a tenth otherwise (Qian et al. 2404.15778, algorithm 1)."""
+"""BASS: all requests of a batch draft the same number of tokens and are verified in one ragged pass. The
+draft length grows by two after a fully accepted draft and falls by at least a tenth otherwise (Qian et al.
+2404.15778, algorithm 1)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -11,7 +13,9 @@ def build(kit, first: int, up: int, most: int) -> Parts:
     from ...policies import BatchDraftLength
     from ...verifiers import TokenRejection
 
-    return Parts(DraftChain(kit.open("draft")), BatchDraftLength(first, up, most), TokenRejection(), batch_of_one)
+    return Parts(
+        DraftChain(kit.open("draft")), BatchDraftLength(first, up, most), TokenRejection(), batch_of_one
+    )
 
 
 METHOD = Method(
@@ -19,7 +23,7 @@ METHOD = Method(
     title="BASS (batched speculation)",
     paper="Qian et al. 2024, arXiv 2404.15778",
     summary="Speculates for several requests in one pass, each accepting as many tokens as it may; one draft length for all "
-            "follows the luckiest of them.",
+    "follows the luckiest of them.",
     knobs=(
         Knob("first", 7, 1, 16, "draft length of the first round"),
         Knob("up", 2, 0, 8, "tokens more after a draft that was accepted whole"),
@@ -30,7 +34,7 @@ METHOD = Method(
     wins="With a few requests at a time, each of which wants its answer soon.",
     loses="When one easy request keeps drafts long for all the others.",
     differs="The rule for the draft length is the paper's, with the first length, step and limit of its algorithm. Requests of different "
-            "lengths are packed; the paper's kernels pad or split them.",
+    "lengths are packed; the paper's kernels pad or split them.",
     aliases=("batched speculation",),
     build=build,
 )

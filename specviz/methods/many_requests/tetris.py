@@ -1,5 +1,6 @@
-"""TETRIS: requests draft more tokens than the batch can verify, and the batch's token budget goes to the most probable ones (Wu
-et al. 2502.15197)."""
+"""TETRIS: requests draft more tokens than the batch can verify, and the batch's token budget goes to the
+most probable ones (Wu et al. 2502.15197)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -11,7 +12,9 @@ def build(kit, gamma: int, extra: int) -> Parts:
     from ...policies import BatchTokenBudget
     from ...verifiers import TokenRejection
 
-    return Parts(DraftChain(kit.open("draft")), BatchTokenBudget(gamma, extra), TokenRejection(), batch_of_one)
+    return Parts(
+        DraftChain(kit.open("draft")), BatchTokenBudget(gamma, extra), TokenRejection(), batch_of_one
+    )
 
 
 METHOD = Method(
@@ -19,7 +22,7 @@ METHOD = Method(
     title="TETRIS (row budget)",
     paper="Wu et al. 2025, arXiv 2502.15197",
     summary="Gives a fixed number of positions in the pass to the draft tokens that are most likely to be accepted, whichever request they "
-            "belong to.",
+    "belong to.",
     knobs=(
         Knob("gamma", 4, 1, 16, "draft tokens a request, on average over the batch"),
         Knob("extra", 2, 0, 4, "tokens each request drafts beyond that"),
@@ -29,7 +32,7 @@ METHOD = Method(
     wins="At an equal number of tokens in the pass, with requests of different difficulty in one batch.",
     loses="What is drafted beyond what is verified costs time; alone, a request has nobody to trade with.",
     differs="The paper ranks by the probability of each drafted token, which is biased at temperatures above 0. Here the draft's top-1 "
-            "probability at each position ranks; both are the same at temperature 0. Ours: a request stops drafting when the budget is "
-            "filled by more probable tokens, or below the lowest probability selected in the round before.",
+    "probability at each position ranks; both are the same at temperature 0. Ours: a request stops drafting when the budget is "
+    "filled by more probable tokens, or below the lowest probability selected in the round before.",
     build=build,
 )

@@ -1,5 +1,7 @@
-"""SLEM: a draft model with another tokenizer generates text, which is re-encoded in the target's tokens and accepted as far as it
-equals the target's own choice (Timor et al. 2502.05202). At temperatures above 0 the target's own sample decides."""
+"""SLEM: a draft model with another tokenizer generates text, which is re-encoded in the target's tokens and
+accepted as far as it equals the target's own choice (Timor et al. 2502.05202). At temperatures above 0 the
+target's own sample decides."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -10,7 +12,9 @@ def build(kit, gamma: int) -> Parts:
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(StringMatch(kit.open("other_draft"), kit.bridge("other_draft")), Fixed(gamma), TokenRejection())
+    return Parts(
+        StringMatch(kit.open("other_draft"), kit.bridge("other_draft")), Fixed(gamma), TokenRejection()
+    )
 
 
 METHOD = Method(

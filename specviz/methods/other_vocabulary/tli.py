@@ -1,5 +1,7 @@
-"""TLI: the draft distribution is restricted to tokens in both vocabularies, so that the usual rejection rule is exact (Timor et
-al. 2502.05202). The supports differ; the residual covers tokens the draft cannot propose."""
+"""TLI: the draft distribution is restricted to tokens in both vocabularies, so that the usual rejection
+rule is exact (Timor et al. 2502.05202). The supports differ; the residual covers tokens the draft cannot
+propose."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -10,7 +12,9 @@ def build(kit, gamma: int) -> Parts:
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(Intersection(kit.open("other_draft"), kit.bridge("other_draft")), Fixed(gamma), TokenRejection())
+    return Parts(
+        Intersection(kit.open("other_draft"), kit.bridge("other_draft")), Fixed(gamma), TokenRejection()
+    )
 
 
 METHOD = Method(

@@ -1,5 +1,7 @@
-"""CLLM: Jacobi decoding with a fine-tuned target that was trained to correct several tokens of a wrong block at once (Kou et al.
-2403.00835). Exact for those weights at any temperature; they differ from the original target's."""
+"""CLLM: Jacobi decoding with a fine-tuned target that was trained to correct several tokens of a wrong
+block at once (Kou et al. 2403.00835). Exact for those weights at any temperature; they differ from the
+original target's."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
@@ -21,21 +23,26 @@ METHOD = Method(
     title="CLLM (consistency model)",
     paper="Kou et al. 2024, arXiv 2403.00835",
     summary="The target itself, taught to jump: Jacobi decoding with weights that were trained to make a wrong block right in "
-            "few passes. What is written is exactly what those weights write, and no longer what the target would have written.",
+    "few passes. What is written is exactly what those weights write, and no longer what the target would have written.",
     exactness="approximate",
     knobs=(Knob("block", 6, 1, 64, "tokens guessed and corrected together until all of them stand"),),
     needs=frozenset({"head:cllm"}),
     look="The grid of guesses beside that of plain Jacobi: runs of tokens that come right in one pass, and some that were right "
-            "early.",
+    "early.",
     wins="Narrow tasks it was trained on; no draft model and no head is needed beside it.",
     loses="The weights are others: what the training cost the model in quality stands in its card.",
     differs="Decoding and both losses are the authors'. They train on complete trajectories generated beforehand; here each training "
-            "step runs a block through a few Jacobi passes of the target. Above temperature 0 the block is verified by rejection "
-            "sampling.",
+    "step runs a block through a few Jacobi passes of the target. Above temperature 0 the block is verified by rejection "
+    "sampling.",
     compared="code",
     published={"block": 16},
     aliases=("cllm", "consistency large language model", "consistency LLM"),
-    trains=(Trained("cllm", "An adapter of the target itself, trained to correct several tokens a forward pass.",
-                    "specviz.models.causal"),),
+    trains=(
+        Trained(
+            "cllm",
+            "An adapter of the target itself, trained to correct several tokens a forward pass.",
+            "specviz.models.causal",
+        ),
+    ),
     build=build,
 )

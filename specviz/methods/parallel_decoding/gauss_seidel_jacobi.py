@@ -1,5 +1,6 @@
-"""Gauss-Seidel-Jacobi decoding: the answer is decoded block by block; all positions of a block are iterated in parallel until it
-converges, then the next block starts (Santilli et al. 2305.10427)."""
+"""Gauss-Seidel-Jacobi decoding: the answer is decoded block by block; all positions of a block are iterated
+in parallel until it converges, then the next block starts (Santilli et al. 2305.10427)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,5 +1,6 @@
-"""Lookahead decoding: the target refines a window of guesses by Jacobi iteration, collects n-grams from it, and verifies those
-that start with the last token, all in one pass (Fu et al. 2402.02057)."""
+"""Lookahead decoding: the target refines a window of guesses by Jacobi iteration, collects n-grams from it,
+and verifies those that start with the last token, all in one pass (Fu et al. 2402.02057)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,5 +1,7 @@
-"""Parallel branches inside one sequence: after an outline, all its sections are generated at the same time under a mask that
-hides them from each other (Yu 2025, 2503.20533). One forward pass generates one token of every section."""
+"""Parallel branches inside one sequence: after an outline, all its sections are generated at the same time
+under a mask that hides them from each other (Yu 2025, 2503.20533). One forward pass generates one token of
+every section."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -12,7 +14,12 @@ def build(kit, branches: int, title: int, length: int) -> Parts:
     from ...verifiers.accept_all import AcceptAll
 
     most = branches * (title + length + 8)
-    return Parts(Branches(branches, title, length, kit.encode, kit.ends_line), Fixed(most, 1, most), AcceptAll(), count_drafting_passes)
+    return Parts(
+        Branches(branches, title, length, kit.encode, kit.ends_line),
+        Fixed(most, 1, most),
+        AcceptAll(),
+        count_drafting_passes,
+    )
 
 
 METHOD = Method(
@@ -32,7 +39,7 @@ METHOD = Method(
     wins="Lists, comparisons, step-by-step plans: points that do not depend on each other cost one pass a token for all.",
     loses="Stories and sums, where every sentence needs the one before it; and it makes an outline of everything.",
     differs="The paper requests the outline in its prompt, has the model mark it, and removes the marks. Here the outline is started for "
-            "the model and stays in the answer. A branch ends with its line.",
+    "the model and stays in the answer. A branch ends with its line.",
     compared="code",
     build=build,
 )

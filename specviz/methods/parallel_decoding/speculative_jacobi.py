@@ -1,6 +1,8 @@
-"""Speculative Jacobi decoding: Jacobi iteration that is exact under sampling. Each guess keeps the distribution it was sampled from in
-the previous pass and is verified against that of this pass; rejected ones are resampled (Teng et al. 2410.01699).
+"""Speculative Jacobi decoding: Jacobi iteration that is exact under sampling. Each guess keeps the
+distribution it was sampled from in the previous pass and is verified against that of this pass; rejected
+ones are resampled (Teng et al. 2410.01699).
 """
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -21,9 +23,13 @@ METHOD = Method(
     summary="A window of guesses, each drawn from the model's own earlier opinion of its place and tested against the newest one.",
     knobs=(
         Knob("window", 6, 1, 64, "positions guessed ahead; the paper's 16 are patches of an image"),
-        Knob("init", "auto", choices=("auto", "context", "left", "above", "sample", "random"),
-             help="what new positions are filled with: tokens of the text, the token to the left or above, a draw from the distribution to "
-                  "the left, or any token; auto: left on a picture, else the text"),
+        Knob(
+            "init",
+            "auto",
+            choices=("auto", "context", "left", "above", "sample", "random"),
+            help="what new positions are filled with: tokens of the text, the token to the left or above, a draw from the distribution to "
+            "the left, or any token; auto: left on a picture, else the text",
+        ),
     ),
     look="At a temperature above 0: draft and target distributions of a node are the same model's, one pass apart.",
     wins="Images and other text with weak order, where a place's distribution hardly depends on its neighbours.",

@@ -1,5 +1,7 @@
-"""Superposed decoding: the input embedding is a mixture of several drafts' last tokens, so one pass continues all of them; the
-most probable draft is used, the others are shown next to it (Shen et al. 2405.18400)."""
+"""Superposed decoding: the input embedding is a mixture of several drafts' last tokens, so one pass
+continues all of them; the most probable draft is used, the others are shown next to it (Shen et al.
+2405.18400)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -23,11 +25,25 @@ METHOD = Method(
     exactness="approximate",
     unchecked="writes drafts that the target has not checked",
     knobs=(
-        Knob("drafts", 3, 1, 8, "continuations kept (k); with one of them and blend 0 it is plain greedy decoding"),
+        Knob(
+            "drafts",
+            3,
+            1,
+            8,
+            "continuations kept (k); with one of them and blend 0 it is plain greedy decoding",
+        ),
         Knob("length", 10, 1, 20, "tokens before the best one is written; beyond ten they drift apart"),
         Knob("best", 9, 1, 32, "the target's best tokens that are considered a step"),
-        Knob("ranking_temperature", 0.06, 0.01, 1.0, "temperature of the target's distribution in the ranking"),
-        Knob("blend", 0.54, 0.0, 0.95, "weight of the n-gram counts against the target (a); they are counted in this text only"),
+        Knob(
+            "ranking_temperature", 0.06, 0.01, 1.0, "temperature of the target's distribution in the ranking"
+        ),
+        Knob(
+            "blend",
+            0.54,
+            0.0,
+            0.95,
+            "weight of the n-gram counts against the target (a); they are counted in this text only",
+        ),
     ),
     needs=frozenset({"embed", "entry"}),
     look="The other continuations beside the one that was written, and how much each of them weighed in every pass.",

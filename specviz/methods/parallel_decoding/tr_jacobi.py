@@ -1,5 +1,7 @@
-"""TR-Jacobi: Jacobi decoding with several guesses per position, arranged as a tree, plus one chain retrieved from the context
-(Wang et al. 2406.17404, who also train the model on noise so that its guesses are better; this works on any model)."""
+"""TR-Jacobi: Jacobi decoding with several guesses per position, arranged as a tree, plus one chain
+retrieved from the context (Wang et al. 2406.17404, who also train the model on noise so that its guesses
+are better; this works on any model)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -33,7 +35,7 @@ METHOD = Method(
     wins="It has the better of two worlds: copies where the text repeats, second choices where it does not.",
     loses="Without the training on noise the guesses beyond the first place are seldom right.",
     differs="As published, without training on noise. The published tree template has four levels; the fifth level is the copied "
-            "chain's.",
+    "chain's.",
     compared="code",
     published={"depth": 5, "nodes": 63, "wide": 10},
     aliases=("Make Some Noise", "MSN"),

@@ -1,5 +1,7 @@
-"""Unified Layer Skipping as in its paper: the prompt runs through all layers, every further token through a fixed set of layers
-at equal distances, without verification (Liu et al. 2404.06954, who train the model for it)."""
+"""Unified Layer Skipping as in its paper: the prompt runs through all layers, every further token through a
+fixed set of layers at equal distances, without verification (Liu et al. 2404.06954, who train the model for
+it)."""
+
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
@@ -12,8 +14,15 @@ def build(kit, speedup: int) -> Parts:
     from ...verifiers import TokenRejection
 
     kept = evenly_spaced_layers(kit.target.layers, speedup)
-    skipped = frozenset(s for layer in range(kit.target.layers) if layer not in kept for s in (2 * layer, 2 * layer + 1))
-    return Parts(Drafter(), Fixed(gamma=0), TokenRejection(), LayerSkippingLoop(lambda written: skipped if written else frozenset()))
+    skipped = frozenset(
+        s for layer in range(kit.target.layers) if layer not in kept for s in (2 * layer, 2 * layer + 1)
+    )
+    return Parts(
+        Drafter(),
+        Fixed(gamma=0),
+        TokenRejection(),
+        LayerSkippingLoop(lambda written: skipped if written else frozenset()),
+    )
 
 
 METHOD = Method(
@@ -22,7 +31,15 @@ METHOD = Method(
     paper="Liu et al. 2024, arXiv 2404.06954",
     summary="Reads the prompt with all of its layers and writes with every second, third or fifth of them, unchecked.",
     exactness="approximate",
-    knobs=(Knob("speedup", 2, 1, 10, "requested speed-up: one layer in so many is kept, and always the first and the last; 1 is exact"),),
+    knobs=(
+        Knob(
+            "speedup",
+            2,
+            1,
+            10,
+            "requested speed-up: one layer in so many is kept, and always the first and the last; 1 is exact",
+        ),
+    ),
     needs=frozenset({"skip"}),
     look="The comb of layers that write, the same for every token; compare the text with plain decoding's.",
     wins="Models trained for it: every token costs the same known share of a pass.",

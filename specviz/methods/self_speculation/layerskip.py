@@ -1,5 +1,6 @@
-"""LayerSkip: the target's first layers and its head draft; verification runs only the remaining layers, on the hidden states of
-the draft (Elhoushi et al. 2404.16710, who also train the model for early exits)."""
+"""LayerSkip: the target's first layers and its head draft; verification runs only the remaining layers, on
+the hidden states of the draft (Elhoushi et al. 2404.16710, who also train the model for early exits)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

@@ -1,5 +1,6 @@
-"""MagicDec's self-speculation: the target drafts with a KV cache of the first and the latest tokens only (Chen et al. 2408.11049,
-with StreamingLLM's window)."""
+"""MagicDec's self-speculation: the target drafts with a KV cache of the first and the latest tokens only
+(Chen et al. 2408.11049, with StreamingLLM's window)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -11,7 +12,9 @@ def build(kit, gamma: int, window: int, sinks: int) -> Parts:
     from ...targets.cache_selection import SinksAndWindow
     from ...verifiers import TokenRejection
 
-    return Parts(OwnCache(kit.target.partial_cache(SinksAndWindow(sinks, window))), Fixed(gamma), TokenRejection())
+    return Parts(
+        OwnCache(kit.target.partial_cache(SinksAndWindow(sinks, window))), Fixed(gamma), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -29,7 +32,7 @@ METHOD = Method(
     wins="Prompts of many thousand tokens and many of them at once, where reading keys and values is what a pass costs.",
     loses="Here: at a few hundred tokens the weights cost all, and a drafted token costs as much as one of the target's own.",
     differs="The paper's gain comes from large batches at tens of thousands of tokens; this is its draft for one request, in full "
-            "precision.",
+    "precision.",
     published={"window": 512},
     aliases=("StreamingLLM", "sparse KV", "self-speculation"),
     build=build,

@@ -1,4 +1,5 @@
 """QuantSpec: the target drafts with a 4-bit quantised KV cache (Tiwari et al. 2502.10424)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -10,7 +11,11 @@ def build(kit, gamma: int, bits: int, group: int, window: int) -> Parts:
     from ...targets.cache_selection import RoundedCache
     from ...verifiers import TokenRejection
 
-    return Parts(OwnCache(kit.target.partial_cache(RoundedCache(bits, group, window)), bits), Fixed(gamma), TokenRejection())
+    return Parts(
+        OwnCache(kit.target.partial_cache(RoundedCache(bits, group, window)), bits),
+        Fixed(gamma),
+        TokenRejection(),
+    )
 
 
 METHOD = Method(
@@ -20,7 +25,9 @@ METHOD = Method(
     summary="Drafts with the whole model over a rough copy of its memory: every older key and value rounded to a few bits.",
     knobs=(
         Knob("gamma", 3, 1, 12, "tokens drafted a round"),
-        Knob("bits", 4, 1, 8, "of a rounded number (the paper's 4; the check's 8 are in full precision here)"),
+        Knob(
+            "bits", 4, 1, 8, "of a rounded number (the paper's 4; the check's 8 are in full precision here)"
+        ),
         Knob("group", 16, 1, 128, "cached tokens rounded together (the paper's 128)"),
         Knob("window", 16, 1, 256, "latest cached tokens that are not rounded"),
     ),
@@ -29,7 +36,7 @@ METHOD = Method(
     wins="Long texts on hardware with kernels for four bits: a quarter of the memory is read for each drafted token.",
     loses="Here: rounding is shown in full-width numbers, so nothing is read faster; this shows how right the draft is.",
     differs="The paper reads the upper four bits of the cache to draft and all eight to verify, with 4-bit weights for drafting. Here "
-            "weights and verification have full precision.",
+    "weights and verification have full precision.",
     published={"group": 128, "window": 128},
     aliases=("KV int4", "quantized KV"),
     build=build,

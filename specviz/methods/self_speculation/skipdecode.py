@@ -1,5 +1,7 @@
-"""SkipDecode: the longer the answer, the fewer layers each token runs through; lower middle layers are dropped first, so that
-every token finds keys and values in all layers it uses (Del Corro et al. 2307.02628, who train the model for it)."""
+"""SkipDecode: the longer the answer, the fewer layers each token runs through; lower middle layers are
+dropped first, so that every token finds keys and values in all layers it uses (Del Corro et al. 2307.02628,
+who train the model for it)."""
+
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
@@ -23,7 +25,13 @@ METHOD = Method(
     exactness="approximate",
     knobs=(
         Knob("most", 1.0, 0.1, 1.0, "share of the layers that write the first token"),
-        Knob("least", 0.75, 0.1, 1.0, "share of them in the end; the paper's speed-ups of 2 to 5 need a trained model"),
+        Knob(
+            "least",
+            0.75,
+            0.1,
+            1.0,
+            "share of them in the end; the paper's speed-ups of 2 to 5 need a trained model",
+        ),
         Knob("length", 128, 1, 1024, "tokens over which their number falls, on a straight line"),
         Knob("warm", 1, 0, 4, "first layers that are always run"),
     ),

@@ -1,5 +1,6 @@
-"""TriForce: a small model drafts for the target with a reduced KV cache, which in turn drafts for the target with the full KV
-cache (Sun et al. 2404.11912)."""
+"""TriForce: a small model drafts for the target with a reduced KV cache, which in turn drafts for the
+target with the full KV cache (Sun et al. 2404.11912)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -25,7 +26,13 @@ METHOD = Method(
     knobs=(
         Knob("gamma", 5, 1, 16, "tokens that the level in the middle hands to the target"),
         Knob("inner", 2, 1, 8, "tokens that the small model hands to the level in the middle"),
-        Knob("budget", 64, 1, 4096, "tokens of the text that the level in the middle sees, in pieces (the paper's 4,096)"),
+        Knob(
+            "budget",
+            64,
+            1,
+            4096,
+            "tokens of the text that the level in the middle sees, in pieces (the paper's 4,096)",
+        ),
         Knob("size", 8, 1, 64, "tokens of a piece"),
         Knob("window", 16, 1, 256, "latest tokens that it always sees"),
     ),
@@ -34,7 +41,7 @@ METHOD = Method(
     wins="Prompts of a hundred thousand tokens, whose keys and values take longer to read than the weights.",
     loses="Here: the level in the middle costs as much as the target, and the text is read twice.",
     differs="Chunks are selected in every round by the last token's key; the paper selects them by its query and less often. The paper's "
-            "small model reads a window, too.",
+    "small model reads a window, too.",
     published={"budget": 4096},
     aliases=("hierarchical", "retrieval cache"),
     build=build,

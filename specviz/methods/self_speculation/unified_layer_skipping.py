@@ -1,5 +1,6 @@
-"""Unified Layer Skipping as a drafter: a fixed set of layers at equal distances drafts, all layers verify (Liu et al. 2404.06954
-decode with those layers alone, unverified, after training for it)."""
+"""Unified Layer Skipping as a drafter: a fixed set of layers at equal distances drafts, all layers verify
+(Liu et al. 2404.06954 decode with those layers alone, unverified, after training for it)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -20,7 +21,13 @@ METHOD = Method(
     paper="Liu et al. 2024, arXiv 2404.06954",
     summary="Drafts with every second, third or fifth of its own layers, always the same ones, and checks with all of them.",
     knobs=(
-        Knob("speedup", 2, 2, 10, "requested speed-up of a draft step: one layer in so many is kept, and always the first and the last"),
+        Knob(
+            "speedup",
+            2,
+            2,
+            10,
+            "requested speed-up of a draft step: one layer in so many is kept, and always the first and the last",
+        ),
         Knob("gamma", 1, 1, 12, "tokens drafted a round"),
     ),
     needs=frozenset({"skip"}),

@@ -1,3 +1,8 @@
 from ...core import Family
 
-FAMILY = Family("Trained heads", "A few layers on the target's own states guess what comes next.", place=5, founder="medusa")
+FAMILY = Family(
+    "Trained heads",
+    "A few layers on the target's own states guess what comes next.",
+    place=5,
+    founder="medusa",
+)

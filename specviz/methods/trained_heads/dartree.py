@@ -1,5 +1,7 @@
-"""DARTree: Domino's correction expanded over a tree, one batch per depth, then the best nodes kept (2608.13524). Nothing is trained.
-Nodes are chosen, so each is accepted with its target probability: exact at every temperature."""
+"""DARTree: Domino's correction expanded over a tree, one batch per depth, then the best nodes kept
+(2608.13524). Nothing is trained. Nodes are chosen, so each is accepted with its target probability: exact
+at every temperature."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -10,7 +12,11 @@ def build(kit, nodes: int, depth: int, width: int) -> Parts:
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    return Parts(LevelTree(kit.head("dflash"), kit.head("domino"), width, nodes, width), Fixed(depth, width, nodes), TokenRejection())
+    return Parts(
+        LevelTree(kit.head("dflash"), kit.head("domino"), width, nodes, width),
+        Fixed(depth, width, nodes),
+        TokenRejection(),
+    )
 
 
 METHOD = Method(
@@ -21,16 +27,22 @@ METHOD = Method(
     knobs=(
         Knob("nodes", 5, 1, 64, "nodes that are verified; the authors verify 64 on a GPU"),
         Knob("depth", 7, 1, 15, "most levels, as far as the block was trained"),
-        Knob("width", 4, 1, 12, "paths kept at each level of the wide tree, from which the nodes are chosen; the authors keep 12"),
+        Knob(
+            "width",
+            4,
+            1,
+            12,
+            "paths kept at each level of the wide tree, from which the nodes are chosen; the authors keep 12",
+        ),
     ),
     needs=frozenset({"head:dflash", "head:domino", "tap:layer", "embed", "head", "tree"}),
     look="What a node's path makes of its probability, beside what the block's independent positions would say.",
     wins="Cheap verification, and text where the second choice at one position changes all positions after it.",
     loses="Where the correction is no better than the block's own predictions, DDTree's tree costs less to build.",
     differs="The tree of the authors' pruned variant (magneto0124/DARTree 0ceefcd): fixed width per depth, then the best nodes. They "
-            "prefer shallow nodes, 0.2 of log-probability a level, and normalise over 64 candidates; ours has no such preference and "
-            "normalises over all tokens. Theirs runs Domino's published heads in captured CUDA graphs; the optional n-gram term is left "
-            "out.",
+    "prefer shallow nodes, 0.2 of log-probability a level, and normalise over 64 candidates; ours has no such preference and "
+    "normalises over all tokens. Theirs runs Domino's published heads in captured CUDA graphs; the optional n-gram term is left "
+    "out.",
     compared="code",
     published={"nodes": 64, "width": 12},
     relative="ddtree",

@@ -1,5 +1,7 @@
-"""DDTree: a tree over DFlash's predictions (2604.12989). One pass gives a distribution per position; the most probable paths through
-them form the tree. Nodes are chosen, so each is accepted with its target probability: exact at every temperature."""
+"""DDTree: a tree over DFlash's predictions (2604.12989). One pass gives a distribution per position; the
+most probable paths through them form the tree. Nodes are chosen, so each is accepted with its target
+probability: exact at every temperature."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -26,10 +28,10 @@ METHOD = Method(
     needs=frozenset({"head:dflash", "tap:layer", "embed", "head", "tree"}),
     look="The whole tree comes from one pass: compare it with EAGLE-2's, which pays a pass for each level.",
     wins="Cheap verification: where a pass of eight tokens costs little more than one of five, second guesses at the first "
-         "positions are worth more than a longer chain.",
+    "positions are worth more than a longer chain.",
     loses="Where every token in the pass costs much, a chain is quicker. Its positions are independent, so it cannot tell "
-          "two continuations apart.",
+    "two continuations apart.",
     differs="As published, but for the number of nodes, which is small enough for two cores, and ``width``, which the paper does not "
-            "limit.",
+    "limit.",
     build=build,
 )

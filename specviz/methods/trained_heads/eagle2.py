@@ -1,6 +1,7 @@
-"""EAGLE-2: EAGLE's head with a confidence-dependent tree (Li et al. 2406.16858). Each level expands the most probable nodes, and
-the most probable nodes of all levels are kept. Nodes are chosen, not sampled: each is accepted with its target probability, which
-is exact at every temperature."""
+"""EAGLE-2: EAGLE's head with a confidence-dependent tree (Li et al. 2406.16858). Each level expands the
+most probable nodes, and the most probable nodes of all levels are kept. Nodes are chosen, not sampled: each
+is accepted with its target probability, which is exact at every temperature."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -12,7 +13,9 @@ def build(kit, top_k: int, depth: int, nodes: int, gain: float, with_temperature
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    drafter = FeatureDrafter(kit.head("eagle"), lambda model: ConfidentTree(model, top_k, gain, with_temperature))
+    drafter = FeatureDrafter(
+        kit.head("eagle"), lambda model: ConfidentTree(model, top_k, gain, with_temperature)
+    )
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 
 
@@ -22,13 +25,35 @@ METHOD = Method(
     paper="Li et al. 2024, arXiv 2406.16858",
     summary="EAGLE's head grows the tree where it is sure of itself, then keeps the most promising nodes of all levels.",
     knobs=(
-        Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
+        Knob(
+            "top_k",
+            2,
+            1,
+            10,
+            "nodes of a level that go on, and children of each; the paper takes 10 on a GPU",
+        ),
         Knob("depth", 6, 1, 8, "levels grown at most, a pass of the head each"),
-        Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU; with the root five are six tokens, as many as a "
-             "CPU without AVX-512 multiplies at once"),
-        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
-        Knob("with_temperature", False, help="score nodes at the run's temperature; the authors score them at 1, whatever it is"),
+        Knob(
+            "nodes",
+            5,
+            1,
+            60,
+            "nodes kept in the end; the paper takes 60 on a GPU; with the root five are six tokens, as many as a "
+            "CPU without AVX-512 multiplies at once",
+        ),
+        Knob(
+            "gain",
+            0.2,
+            0.0,
+            2.0,
+            "a level is grown while the one before it added more than this to the expected accepted "
+            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
+        ),
+        Knob(
+            "with_temperature",
+            False,
+            help="score nodes at the run's temperature; the authors score them at 1, whatever it is",
+        ),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree"}),
     look="The shape changes every round: a thin line where the head is sure, a fan where it is not.",

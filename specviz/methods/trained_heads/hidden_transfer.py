@@ -1,5 +1,7 @@
-"""Hidden Transfer: at some intermediate layers, matrices map the last token's hidden state to pseudo hidden states of future
-tokens, which run through the remaining layers (Wu et al. 2404.12022). Candidates are chosen: exact at every temperature."""
+"""Hidden Transfer: at some intermediate layers, matrices map the last token's hidden state to pseudo hidden
+states of future tokens, which run through the remaining layers (Wu et al. 2404.12022). Candidates are
+chosen: exact at every temperature."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
@@ -13,7 +15,11 @@ def build(kit, nodes: int, depth: int) -> Parts:
 
     heads = kit.head("hidden_transfer")
     shape = shape_for_heads(heads.accuracy, nodes, heads.nodes)
-    return Parts(InTargetTree(heads, uniform_plan(shape, min(depth, len(heads)))), Fixed(depth, 10, len(shape)), TokenRejection())
+    return Parts(
+        InTargetTree(heads, uniform_plan(shape, min(depth, len(heads)))),
+        Fixed(depth, 10, len(shape)),
+        TokenRejection(),
+    )
 
 
 METHOD = Method(
@@ -31,7 +37,12 @@ METHOD = Method(
     loses="Rows: a pass carries several for every candidate, whether or not it turns out to be the last.",
     differs="Only the paper's abstract was available. The choice of layers, the loss and the tree are ours.",
     aliases=("hidden transfer", "FIRP"),
-    trains=(Trained("hidden_transfer", "Matrices that turn an inner hidden state into pseudo states of the next tokens.",
-                    "specviz.models.in_target"),),
+    trains=(
+        Trained(
+            "hidden_transfer",
+            "Matrices that turn an inner hidden state into pseudo states of the next tokens.",
+            "specviz.models.in_target",
+        ),
+    ),
     build=build,
 )

@@ -1,6 +1,7 @@
-"""Hydra: Medusa's heads made sequential, so that each prediction depends on the drafted tokens before it (Ankner et al.
-2402.05109). With a decoder layer before the heads, as in Hydra++, they also read the whole text. Nodes are chosen, not sampled,
-so verification is exact."""
+"""Hydra: Medusa's heads made sequential, so that each prediction depends on the drafted tokens before it
+(Ankner et al. 2402.05109). With a decoder layer before the heads, as in Hydra++, they also read the whole
+text. Nodes are chosen, not sampled, so verification is exact."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
@@ -23,7 +24,13 @@ METHOD = Method(
     paper="Ankner et al. 2024, arXiv 2402.05109",
     summary="Heads on the target that read their own earlier guesses, so that what they draft hangs together.",
     knobs=(
-        Knob("nodes", 0, 0, 64, "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
+        Knob(
+            "nodes",
+            0,
+            0,
+            64,
+            "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)",
+        ),
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),
     needs=frozenset({"head:hydra", "head", "embed", "tap:final", "tree"}),
@@ -34,7 +41,12 @@ METHOD = Method(
     compared="code",
     aliases=("hydra",),
     published={"nodes": 63},
-    trains=(Trained("hydra", "Heads on the last hidden state that also read the tokens drafted before them.",
-                    "specviz.models.hydra"),),
+    trains=(
+        Trained(
+            "hydra",
+            "Heads on the last hidden state that also read the tokens drafted before them.",
+            "specviz.models.hydra",
+        ),
+    ),
     build=build,
 )

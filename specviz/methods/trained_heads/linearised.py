@@ -1,5 +1,6 @@
-"""A linearised model with Medusa's heads: linear attention with local groups reads a draft tree exactly, across the border of a group
-as well (You et al. 2406.07368)."""
+"""A linearised model with Medusa's heads: linear attention with local groups reads a draft tree exactly,
+across the border of a group as well (You et al. 2406.07368)."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -30,7 +31,7 @@ METHOD = Method(
     wins="On long texts: the state has one size, whatever was read, and heads draft for almost nothing.",
     loses="In quality: linear attention remembers less exactly than softmax attention, and copies badly.",
     differs="Attention and convolution are the paper's. Its code loses the group that a draft completes; here the groups of ancestors and "
-            "of committed tokens are those of their positions, so the tree equals plain decoding.",
+    "of committed tokens are those of their positions, so the tree equals plain decoding.",
     compared="code",
     published={"nodes": 63},
     aliases=("linearized LLM", "linear attention"),

@@ -1,6 +1,7 @@
-"""Medusa with its paper's own rule: typical acceptance keeps drafts whose target probability exceeds an entropy-dependent
-threshold (Cai et al. 2401.10774, section 2.3.1). Faster at temperatures above 0, and no longer the target's distribution; exact
-at temperature 0."""
+"""Medusa with its paper's own rule: typical acceptance keeps drafts whose target probability exceeds an
+entropy-dependent threshold (Cai et al. 2401.10774, section 2.3.1). Faster at temperatures above 0, and no
+longer the target's distribution; exact at temperature 0."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -25,11 +26,27 @@ METHOD = Method(
     exactness="approximate",
     knobs=(
         Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
-        Knob("share", 0.3, 0.01, 1.0, "and one of at least this share of exp(-entropy), which is lower where many tokens are likely"),
-        Knob("last", "argmax", choices=("argmax", "typical", "distribution"),
-             help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
-                  "or drawn from the target's whole distribution"),
-        Knob("nodes", 0, 0, 64, "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
+        Knob(
+            "share",
+            0.3,
+            0.01,
+            1.0,
+            "and one of at least this share of exp(-entropy), which is lower where many tokens are likely",
+        ),
+        Knob(
+            "last",
+            "argmax",
+            choices=("argmax", "typical", "distribution"),
+            help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
+            "or drawn from the target's whole distribution",
+        ),
+        Knob(
+            "nodes",
+            0,
+            0,
+            64,
+            "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)",
+        ),
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),
     needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),

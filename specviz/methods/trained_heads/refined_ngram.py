@@ -1,6 +1,7 @@
-"""Blockwise drafts rescored by n-grams: the path through the heads' top tokens with the best combined score of heads and n-gram
-model is drafted (Kim et al. 2404.09221, global rescoring). Paths are chosen, not sampled, so verification is exact at every
-temperature."""
+"""Blockwise drafts rescored by n-grams: the path through the heads' top tokens with the best combined score
+of heads and n-gram model is drafted (Kim et al. 2404.09221, global rescoring). Paths are chosen, not
+sampled, so verification is exact at every temperature."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -12,7 +13,9 @@ def build(kit, gamma: int, top: int, order: int, weight: float, paths: int) -> P
     from ...verifiers import TokenRejection
 
     refine = NgramRescorer(kit.open_store("text").array, order, weight, paths)
-    return Parts(BlockLattice(kit.head("blockwise"), top, refine), Fixed(gamma, paths, gamma * paths), TokenRejection())
+    return Parts(
+        BlockLattice(kit.head("blockwise"), top, refine), Fixed(gamma, paths, gamma * paths), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -24,7 +27,9 @@ METHOD = Method(
         Knob("gamma", 4, 1, 15, "tokens of the block, as far as heads were trained"),
         Knob("top", 6, 1, 16, "guesses of each position; the paper takes 16"),
         Knob("order", 2, 1, 4, "tokens of the longest n-gram; the paper has 2 and 4"),
-        Knob("weight", 0.3, 0.0, 2.0, "of the n-gram model against the heads; the paper tunes it for each task"),
+        Knob(
+            "weight", 0.3, 0.0, 2.0, "of the n-gram model against the heads; the paper tunes it for each task"
+        ),
         Knob("paths", 2, 1, 16, "best paths checked; 1 or 16 in the paper"),
     ),
     needs=frozenset({"head:blockwise", "store:text", "head", "tap:final", "tree"}),
@@ -32,7 +37,7 @@ METHOD = Method(
     wins="Heads that repeat themselves: a repeated word is seldom a seen pair.",
     loses="Text unlike the store: pairs that were never seen drag the path away from what the heads know.",
     differs="Scores are log-linear; the paper says that it interpolates, but not in which space. Its n-grams are of C4; here they are "
-            "counted in the project's datastore, with backoff to shorter ones at a fixed penalty.",
+    "counted in the project's datastore, with backoff to shorter ones at a fixed penalty.",
     published={"top": 16, "paths": 16},
     aliases=("block draft refinement", "n-gram rescoring"),
     build=build,

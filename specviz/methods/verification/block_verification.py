@@ -1,6 +1,8 @@
-"""Block verification: the same draft as speculative decoding, verified as a block instead of token by token (Sun et al.
-2403.10444). The longest prefix whose joint probability ratio passes is kept, so a good continuation can save a token that would
-have been rejected alone. Exact, and never shorter on average than token rejection."""
+"""Block verification: the same draft as speculative decoding, verified as a block instead of token by token
+(Sun et al. 2403.10444). The longest prefix whose joint probability ratio passes is kept, so a good
+continuation can save a token that would have been rejected alone. Exact, and never shorter on average than
+token rejection."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -19,7 +21,9 @@ METHOD = Method(
     title="Block verification",
     paper="Sun et al. 2024, arXiv 2403.10444",
     summary="Judges the drafted tokens together instead of one by one, so that a good continuation can save a doubtful token.",
-    knobs=(Knob("gamma", 5, 1, 16, "tokens drafted a round; the gain over token-by-token judging grows with it"),),
+    knobs=(
+        Knob("gamma", 5, 1, 16, "tokens drafted a round; the gain over token-by-token judging grows with it"),
+    ),
     needs=frozenset({"draft"}),
     look="Tokens kept although their own probability ratio is below the draw: a later token of the block carried them.",
     wins="At temperature above 0 with drafts of four tokens and more: a few percent more tokens a round for nothing.",

@@ -1,5 +1,7 @@
-"""Greedy multi-draft sampling: all candidates but one are the draft's top tokens, the last is sampled from the remaining
-distribution (Hu et al. 2502.18779). For such candidates the rule is optimal and has a closed form."""
+"""Greedy multi-draft sampling: all candidates but one are the draft's top tokens, the last is sampled from
+the remaining distribution (Hu et al. 2502.18779). For such candidates the rule is optimal and has a closed
+form."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

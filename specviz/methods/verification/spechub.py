@@ -1,5 +1,7 @@
-"""SpecHub: candidate pairs that always contain the draft's top-1 token, verified by the optimal rule for such pairs (Sun et al.
-2411.05289). It accepts more than recursive rejection and costs a few sums over the vocabulary."""
+"""SpecHub: candidate pairs that always contain the draft's top-1 token, verified by the optimal rule for
+such pairs (Sun et al. 2411.05289). It accepts more than recursive rejection and costs a few sums over the
+vocabulary."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -29,7 +31,7 @@ METHOD = Method(
     wins="At temperature above 0 with two candidates a place: the most acceptance such pairs can give.",
     loses="At temperature 0 it is a plain tree of the two most likely tokens.",
     differs="As published. The authors' code takes the top-1 token without a test where the target is nearly certain; here it is "
-            "verified like any other.",
+    "verified like any other.",
     compared="code",
     build=build,
 )

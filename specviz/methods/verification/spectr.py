@@ -1,6 +1,7 @@
-"""SpecTr: k independent drafts are verified together by a nearly optimal transport between the draft's and the target's
-distribution (K-SEQ, Sun et al. 2310.15141). Drafts that begin with the accepted tokens remain candidates. At
-temperature 0 all drafts would be equal, so there is only one."""
+"""SpecTr: k independent drafts are verified together by a nearly optimal transport between the draft's and
+the target's distribution (K-SEQ, Sun et al. 2310.15141). Drafts that begin with the accepted tokens remain
+candidates. At temperature 0 all drafts would be equal, so there is only one."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts

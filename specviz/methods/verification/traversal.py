@@ -1,5 +1,7 @@
-"""Traversal verification: a sampled tree is verified from its leaves up, so that a whole path can be kept although one of its
-tokens alone would have been rejected (Weng et al. 2505.12398). On a chain it equals block verification."""
+"""Traversal verification: a sampled tree is verified from its leaves up, so that a whole path can be kept
+although one of its tokens alone would have been rejected (Weng et al. 2505.12398). On a chain it equals
+block verification."""
+
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
@@ -11,7 +13,11 @@ def build(kit, width: int, depth: int, nodes: int) -> Parts:
     from ...trees import sparse_tree
     from ...verifiers import Traversal
 
-    return Parts(DraftShape(kit.open("draft"), sparse_tree(width, depth, nodes)), Fixed(depth, width, nodes), Traversal())
+    return Parts(
+        DraftShape(kit.open("draft"), sparse_tree(width, depth, nodes)),
+        Fixed(depth, width, nodes),
+        Traversal(),
+    )
 
 
 METHOD = Method(

@@ -1,4 +1,5 @@
 """Two drafters for one draft, and one that overrides the other."""
+
 from __future__ import annotations
 
 from specviz.core import Budget, Drafter, DraftTree, State
@@ -29,9 +30,13 @@ def test_the_first_tokens_are_drawn_and_the_tail_goes_on_behind_them():
     state = State([1, 2, 3])
     tree = Cascade(DraftChain(one.open("draft")), Counts(), 2).propose(state, Budget(5))
     assert tree.draw[:2] == (0, 1) and tree.draw[2:] == (-1,) * 3 and tree.parents == (-1, 0, 1, 2, 3)
-    assert tree.tokens[2:] == tuple(tree.tokens[1] + i for i in (1, 2, 3)), "the tail has read the drawn tokens"
+    assert tree.tokens[2:] == tuple(tree.tokens[1] + i for i in (1, 2, 3)), (
+        "the tail has read the drawn tokens"
+    )
     stop = State([1, 2, 3], stop=frozenset({tree.tokens[1]}))
-    assert len(Cascade(DraftChain(one.open("draft")), Counts(), 2).propose(stop, Budget(5))) == 2, "nothing behind an end token"
+    assert len(Cascade(DraftChain(one.open("draft")), Counts(), 2).propose(stop, Budget(5))) == 2, (
+        "nothing behind an end token"
+    )
 
 
 def test_a_tail_must_follow_any_text():
@@ -56,5 +61,9 @@ def test_a_match_long_enough_overrides_and_a_shorter_one_leaves_the_round_to_the
 
 
 def test_suffixes_over_a_draft_model_use_both():
-    arms = [data["arm"] for kind, data in play_all(suffix_or_draft.METHOD, kit(12, 3), [1, 2, 0, 3], 60, match=2)[2].notes if kind == "arm"]
+    arms = [
+        data["arm"]
+        for kind, data in play_all(suffix_or_draft.METHOD, kit(12, 3), [1, 2, 0, 3], 60, match=2)[2].notes
+        if kind == "arm"
+    ]
     assert set(arms) == {0, 1}

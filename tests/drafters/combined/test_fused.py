@@ -1,4 +1,6 @@
-"""The union of trees keeps the distributions of what was drawn; two wrong unions are seen by the exact distribution."""
+"""The union of trees keeps the distributions of what was drawn; two wrong unions are seen by the exact
+distribution."""
+
 from __future__ import annotations
 
 import random
@@ -38,15 +40,21 @@ from ..lookup.toys import FREE, check_distribution, distance, joint, kit, play_a
 
 def some_tree(seed, vocab=4):
     """A compatible tree: some nodes with a draw of one or two, some with chosen children, drawn first."""
-    rolls, build, todo = random.Random(seed), TreeBuilder(), [-1]
+    rolls = random.Random(seed)
+    build = TreeBuilder()
+    todo = [-1]
     while todo and len(build) < 10:
         parent = todo.pop(0)
         if rolls.random() < 0.6:
             probs = torch.tensor([rolls.random() + 0.1 for _ in range(vocab)], dtype=torch.float64)
             how = rolls.choice([IID, WITHOUT_REPLACEMENT])
             draw = build.begin(probs / probs.sum(), how)
-            tokens = rolls.sample(range(vocab), 2) if how == WITHOUT_REPLACEMENT else rolls.choices(range(vocab), k=2)
-            todo += [build.add(t, parent, draw) for t in tokens[:rolls.randrange(1, 3)]]
+            tokens = (
+                rolls.sample(range(vocab), 2)
+                if how == WITHOUT_REPLACEMENT
+                else rolls.choices(range(vocab), k=2)
+            )
+            todo += [build.add(t, parent, draw) for t in tokens[: rolls.randrange(1, 3)]]
         todo += [build.add(t, parent) for t in rolls.sample(range(vocab), rolls.randrange(3))]
     return build.tree()
 
@@ -56,8 +64,11 @@ def paths(tree):
 
 
 def draws(tree):
-    return [(tree.label(i), path, [round(x, 9) for x in tree.draft_probs(i).tolist()])
-            for i, path in enumerate(paths(tree)) if tree.label(i) != CHOSEN]
+    return [
+        (tree.label(i), path, [round(x, 9) for x in tree.draft_probs(i).tolist()])
+        for i, path in enumerate(paths(tree))
+        if tree.label(i) != CHOSEN
+    ]
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -92,7 +103,7 @@ class Chosen(Drafter):
         self.tokens = tokens
 
     def propose(self, state, budget):
-        return DraftTree.chain(self.tokens[:budget.gamma])
+        return DraftTree.chain(self.tokens[: budget.gamma])
 
 
 def fused_parts(one, *drafters, gamma=2):
@@ -166,7 +177,9 @@ def test_wrong_unions_are_caught(wrong, second):
 
 
 def test_preferred_falls_back():
-    first, second, state = Chosen(1), Chosen(2, 3), State([1])
+    first = Chosen(1)
+    second = Chosen(2, 3)
+    state = State([1])
     assert FirstSufficientDraft(first, second, enough=2).propose(state, Budget(4)).tokens == (2, 3)
     assert FirstSufficientDraft(first, second).propose(state, Budget(4)).tokens == (1,)
 
@@ -177,7 +190,10 @@ def test_a_budget_of_its_own_ends_a_draft_by_its_own_stop():
             self.budget = budget
             return super().propose(state, budget)
 
-    reported, state, rounds, own = Told(1), State([1]), StopBelowProbability(0.25), StopBelowProbability(0.5)
+    reported = Told(1)
+    state = State([1])
+    rounds = StopBelowProbability(0.25)
+    own = StopBelowProbability(0.5)
     BudgetLimited(reported, Budget(3, stop=own)).propose(state, Budget(8, stop=rounds))
     assert reported.budget.gamma == 3 and reported.budget.stop is own
     BudgetLimited(reported, Budget(3)).propose(state, Budget(2, stop=rounds))

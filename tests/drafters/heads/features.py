@@ -1,4 +1,5 @@
 """Heads of any size with random weights, in double precision, and the files they would be published as."""
+
 from __future__ import annotations
 
 import json
@@ -12,8 +13,18 @@ from specviz.models.heads import TargetInfo
 
 BODY = TargetInfo("toy", 16, 40, 4, torch.device("cpu"), torch.float64)
 NUMBERS = {"heads": 4, "kv_heads": 2, "head_dim": 6, "intermediate": 20}
-CONFIG = {"hidden_size": 16, "vocab_size": 40, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
-          "intermediate_size": 20, "rms_norm_eps": 1e-5, "rope_theta": 300.0, "max_position_embeddings": 64}
+CONFIG = {
+    "hidden_size": 16,
+    "vocab_size": 40,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "intermediate_size": 20,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 300.0,
+    "max_position_embeddings": 64,
+}
 
 
 def head(module, seed: int = 0, body: TargetInfo = BODY, **hparams):
@@ -21,7 +32,9 @@ def head(module, seed: int = 0, body: TargetInfo = BODY, **hparams):
     torch.manual_seed(seed)
     made = module.build(body, {**NUMBERS, **hparams}).double()
     for name, weight in made.named_parameters():
-        torch.nn.init.normal_(weight, std=0.3, mean=1.0) if "norm" in name else torch.nn.init.normal_(weight, std=weight.shape[-1] ** -0.5)
+        torch.nn.init.normal_(weight, std=0.3, mean=1.0) if "norm" in name else torch.nn.init.normal_(
+            weight, std=weight.shape[-1] ** -0.5
+        )
     return made.eval().requires_grad_(False)
 
 
@@ -34,12 +47,18 @@ def layer(normed: bool, num_computed: bool, bias: bool) -> dict[str, torch.Tenso
     shapes = {"q_proj": (24, 16), "k_proj": (12, 16), "v_proj": (12, 16), "o_proj": (16, 24)}
     found = {f"self_attn.{name}.weight": torch.randn(shape) / 4 for name, shape in shapes.items()}
     if bias:
-        found |= {f"self_attn.{name}.bias": torch.randn(shapes[name][0]) for name in ("q_proj", "k_proj", "v_proj")}
+        found |= {
+            f"self_attn.{name}.bias": torch.randn(shapes[name][0]) for name in ("q_proj", "k_proj", "v_proj")
+        }
     if normed:
         found["input_layernorm.weight"] = 1 + torch.randn(16) / 4
     if num_computed:
-        found |= {"mlp.gate_proj.weight": torch.randn(20, 16) / 4, "mlp.up_proj.weight": torch.randn(20, 16) / 4,
-                  "mlp.down_proj.weight": torch.randn(16, 20) / 4, "post_attention_layernorm.weight": 1 + torch.randn(16) / 4}
+        found |= {
+            "mlp.gate_proj.weight": torch.randn(20, 16) / 4,
+            "mlp.up_proj.weight": torch.randn(20, 16) / 4,
+            "mlp.down_proj.weight": torch.randn(16, 20) / 4,
+            "post_attention_layernorm.weight": 1 + torch.randn(16) / 4,
+        }
     return {f"layers.0.{name}": tensor for name, tensor in found.items()}
 
 
@@ -54,9 +73,14 @@ def published_eagle(folder, bias=True, qkv_bias=False, embedding=True, **config)
 
 
 def published_kangaroo(folder, **config):
-    """As the authors' adapters lie on their drive, as safetensors: the config is the target's own, with all its layers."""
+    """As the authors' adapters lie on their drive, as safetensors: the config is the target's own, with all
+    its layers."""
     torch.manual_seed(4)
-    return write(folder, layer(True, False, False) | {"norm.weight": 1 + torch.randn(16) / 4}, CONFIG | {"num_hidden_layers": 32} | config)
+    return write(
+        folder,
+        layer(True, False, False) | {"norm.weight": 1 + torch.randn(16) / 4},
+        CONFIG | {"num_hidden_layers": 32} | config,
+    )
 
 
 def write(folder, weights, config):

@@ -1,10 +1,23 @@
-"""Drafting on features and behind an early exit, on the real engine: own caches, what a run leaves, whose layers are run."""
+"""Drafting on features and behind an early exit, on the real engine: own caches, what a run leaves, whose
+layers are run."""
+
 from __future__ import annotations
 
 import pytest
 import torch
 
-from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Budget, DraftTree, Parts, Sampling, State, open_run, play
+from specviz.core import (
+    CHOSEN,
+    IID,
+    WITHOUT_REPLACEMENT,
+    Budget,
+    DraftTree,
+    Parts,
+    Sampling,
+    State,
+    open_run,
+    play,
+)
 from specviz.drafters.heads.features import FeatureModel
 from specviz.methods import catalogue
 from specviz.methods.trained_heads.kangaroo.drafter import ExitAdapter
@@ -17,7 +30,11 @@ from ...exactness.toys import PROMPT, begin, greedy, toy
 
 KEYS = ("eagle", "eagle2", "kangaroo")
 EAGLE, EAGLE2, KANGAROO = (catalogue()[key] for key in KEYS)
-PAPER = {"eagle": {"nodes": 25, "depth": 5}, "eagle2": {"top_k": 4, "depth": 5, "nodes": 20}, "kangaroo": {"threshold": 0.0}}
+PAPER = {
+    "eagle": {"nodes": 25, "depth": 5},
+    "eagle2": {"top_k": 4, "depth": 5, "nodes": 20},
+    "kangaroo": {"threshold": 0.0},
+}
 
 
 def built(method, kit, **knobs):
@@ -48,7 +65,9 @@ def drafted(parts, kit, state):
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_drafters_cache_is_a_fresh_prefills_after_every_round(key, temperature):
-    method, kit, taken = catalogue()[key], toy(6, sharp=0.5), 0
+    method = catalogue()[key]
+    kit = toy(6, sharp=0.5)
+    taken = 0
     parts = built(method, kit)
     state = State(list(PROMPT), Sampling(temperature, seed=4), limit=50)
     open_run(parts, kit.target, state)
@@ -62,7 +81,8 @@ def test_the_drafters_cache_is_a_fresh_prefills_after_every_round(key, temperatu
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_cache_that_keeps_the_wrong_rows_is_seen(key):
-    """The check above is no formality: features moved by one row, or rows of refused tokens kept, show in it."""
+    """The check above is no formality: features moved by one row, or rows of refused tokens kept, show in
+    it."""
     method, kit = catalogue()[key], toy(6, sharp=0.5)
     parts = built(method, kit)
     if key == "kangaroo":
@@ -81,12 +101,19 @@ def test_a_cache_that_keeps_the_wrong_rows_is_seen(key):
 
 @pytest.mark.parametrize("key", KEYS)
 def test_a_target_that_kept_its_cache_is_drafted_for_as_well(key):
-    """A second run on the same text, or on a longer one, gets few features again or none; the parts may be old or new."""
+    """A second run on the same text, or on a longer one, gets few features again or none; the parts may be
+    old or new."""
     method = catalogue()[key]
     kit = toy(12, sharp=3.0)
     want = greedy(kit.net.logits, PROMPT, 30)
     old = built(method, kit)
-    for parts, prompt in ((old, PROMPT), (old, PROMPT), (old, want[:20]), (built(method, kit), want[:20]), (old, PROMPT[:4])):
+    for parts, prompt in (
+        (old, PROMPT),
+        (old, PROMPT),
+        (old, want[:20]),
+        (built(method, kit), want[:20]),
+        (old, PROMPT[:4]),
+    ):
         state = State(list(prompt), Sampling(0.0), limit=len(want) - len(prompt))
         open_run(parts, kit.target, state)
         assert kit.target.root == prompt[-1] and kit.target.cached_tokens == prompt[:-1]
@@ -138,7 +165,12 @@ def test_a_prompt_of_one_token(key):
 
 def test_the_papers_tree_and_the_small_one():
     kit = toy(12)
-    for knobs, levels in (({"nodes": 25, "depth": 5}, [4, 8, 8, 3, 2]), ({}, [2, 2, 1]), ({"nodes": 25, "depth": 2}, [4, 8]), ({"nodes": 1}, [1])):
+    for knobs, levels in (
+        ({"nodes": 25, "depth": 5}, [4, 8, 8, 3, 2]),
+        ({}, [2, 2, 1]),
+        ({"nodes": 25, "depth": 2}, [4, 8]),
+        ({"nodes": 1}, [1]),
+    ):
         parts = EAGLE.build(kit, **EAGLE.read_knobs(knobs))
         state = State(list(PROMPT), Sampling(1.0, seed=1))
         open_run(parts, kit.target, state)
@@ -147,17 +179,22 @@ def test_the_papers_tree_and_the_small_one():
 
 
 def test_a_node_is_grown_from_its_own_guess():
-    """The logits below each node of a tree, against the head reading the node's path one token after another as text."""
+    """The logits below each node of a tree, against the head reading the node's path one token after
+    another as text."""
     kit = toy(12, sharp=1.0)
     kit.target.capture(frozenset({"final"}))
     prefill = kit.target.sync(PROMPT)
-    grown, head, embed = FeatureModel(kit.head("eagle")), kit.head("eagle"), kit.target.embed
+    grown = FeatureModel(kit.head("eagle"))
+    head = kit.head("eagle")
+    embed = kit.target.embed
     grown.start(kit.target, PROMPT, prefill)
     assert grown.sync(PROMPT)
     tree = DraftTree((3, 7, 3, 5, 9), (-1, -1, 0, 0, 2), (-1,) * 5)
     rows = [grown.score(DraftTree()).logits]
     for size, start in ((2, 0), (4, 2), (5, 4)):  # level by level, as trees are grown
-        rows.append(grown.score(DraftTree(tree.tokens[:size], tree.parents[:size], (-1,) * size), start).logits)
+        rows.append(
+            grown.score(DraftTree(tree.tokens[:size], tree.parents[:size], (-1,) * size), start).logits
+        )
     for node, got in zip(range(-1, 5), torch.cat(rows)):
         cache = head.open()
         cache.restart(0)
@@ -168,7 +205,8 @@ def test_a_node_is_grown_from_its_own_guess():
 
 
 def test_eagle_draws_and_eagle2_chooses():
-    """EAGLE's children say they were drawn without replacement and carry the head's distribution; EAGLE-2's are the head's best."""
+    """EAGLE's children say they were drawn without replacement and carry the head's distribution; EAGLE-2's
+    are the head's best."""
     sampling, trees = Sampling(0.8, seed=3), {}
     for method in (EAGLE, EAGLE2):
         kit = toy(12, sharp=1.0)
@@ -183,7 +221,9 @@ def test_eagle_draws_and_eagle2_chooses():
         again.sync(PROMPT)
         probs = sampling.probs(again.score(type(trees[method.key])()).logits[0])
     drawn, chosen = trees["eagle"], trees["eagle2"]
-    assert {drawn.label(i) for i in range(len(drawn))} == {WITHOUT_REPLACEMENT} and {chosen.label(i) for i in range(len(chosen))} == {CHOSEN}
+    assert {drawn.label(i) for i in range(len(drawn))} == {WITHOUT_REPLACEMENT} and {
+        chosen.label(i) for i in range(len(chosen))
+    } == {CHOSEN}
     torch.testing.assert_close(drawn.draft_probs(0), probs)
     for node in (-1, 0):
         tokens = [drawn.tokens[child] for child in drawn.children(node)]
@@ -191,7 +231,9 @@ def test_eagle_draws_and_eagle2_chooses():
     assert chosen.tokens[chosen.children(-1)[0]] == int(probs.argmax())
 
 
-@pytest.mark.parametrize("verifier, unbiased", [(TokenRejection, True), (wrong.BaseRow, False), (wrong.NoResidual, False)])
+@pytest.mark.parametrize(
+    "verifier, unbiased", [(TokenRejection, True), (wrong.BaseRow, False), (wrong.NoResidual, False)]
+)
 def test_siblings_whose_distribution_is_not_updated_are_caught(verifier, unbiased):
     """EAGLE's own tree, judged rightly and wrongly: the wrong rules write another distribution."""
     kit, sampling = toy(4, share=0.5, sharp=0.8), Sampling(1.0)
@@ -219,7 +261,8 @@ def test_kangaroos_second_exit_is_where_it_is_unsure():
 
 
 def test_kangaroo_does_not_run_the_first_layers_again(tmp_path):
-    """Together one pass of all layers a round; below the exit one row a token, and the last drafted one in the check."""
+    """Together one pass of all layers a round; below the exit one row a token, and the last drafted one in
+    the check."""
     from ...exactness.toys import CAPABILITIES
     from ...models import tiny
     from ..lookup.toys import layered
@@ -229,7 +272,14 @@ def test_kangaroo_does_not_run_the_first_layers_again(tmp_path):
     body = tiny.body(one.target)
     adapter, rows = tiny.head("kangaroo", body), []
     drafter, target = ExitAdapter(adapter), one.target
-    parts, state = Parts(drafter, KANGAROO.build(type("Kit", (), {"head": lambda self, kind: adapter})(), 3, 0.0).policy, TokenRejection()), State([3, 7, 1, 4], limit=20)
+    parts, state = (
+        Parts(
+            drafter,
+            KANGAROO.build(type("Kit", (), {"head": lambda self, kind: adapter})(), 3, 0.0).policy,
+            TokenRejection(),
+        ),
+        State([3, 7, 1, 4], limit=20),
+    )
     open_run(parts, target, state)
     drafter.propose(state, Budget(3))
     inner = target._layers

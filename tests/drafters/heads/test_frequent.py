@@ -1,4 +1,5 @@
 """A head that chooses among frequent tokens: which they are, what it is lent, and what stays between runs."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -7,7 +8,12 @@ import torch
 
 from specviz.core import Sampling, State, open_run, play
 from specviz.drafters.heads import reduced_output
-from specviz.drafters.heads.reduced_output import DRAFT_TOKENS, ReducedHead, read_draft_tokens, target_for_drafting
+from specviz.drafters.heads.reduced_output import (
+    DRAFT_TOKENS,
+    ReducedHead,
+    read_draft_tokens,
+    target_for_drafting,
+)
 from specviz.methods import catalogue, head_kinds
 from specviz.methods.trained_heads.fr_spec.drafter import most_frequent
 from specviz.models import linear
@@ -22,7 +28,9 @@ FR_SPEC = catalogue()["fr_spec"]
 def run(kit, count: int, length: int = 30):
     """(tokens drafted, the state, its notes) of a greedy run with so many frequent tokens."""
     parts = FR_SPEC.build(kit, **FR_SPEC.read_knobs({"vocabulary": count, "nodes": 6, "depth": 2}))
-    state, drafted, notes = State(list(PROMPT), Sampling(0.0), limit=length), set(), []
+    state = State(list(PROMPT), Sampling(0.0), limit=length)
+    drafted = set()
+    notes = []
     open_run(parts, kit.target, state)
     while not state.done:
         outcome = play(parts, kit.target, state)
@@ -33,8 +41,15 @@ def run(kit, count: int, length: int = 30):
 
 
 def test_the_most_frequent_tokens_are_counted_in_the_corpus_and_equals_go_by_id():
-    corpus = np.array([4, 4, 4, 1, 1, 3, 0, 99, 2**32 - 1], np.uint32)  # what is no token of the vocabulary does not count
-    assert [most_frequent(corpus, 6, count).tolist() for count in (1, 2, 3, 5)] == [[4], [1, 4], [0, 1, 4], [0, 1, 2, 3, 4]]
+    corpus = np.array(
+        [4, 4, 4, 1, 1, 3, 0, 99, 2**32 - 1], np.uint32
+    )  # what is no token of the vocabulary does not count
+    assert [most_frequent(corpus, 6, count).tolist() for count in (1, 2, 3, 5)] == [
+        [4],
+        [1, 4],
+        [0, 1, 4],
+        [0, 1, 2, 3, 4],
+    ]
     assert len(most_frequent(corpus, 6, 100)) == 6
 
 
@@ -51,9 +66,11 @@ def test_only_frequent_tokens_are_drafted_and_the_rest_of_the_text_is_reported()
     whole = toy(7, sharp=0.5)
     drafted, state, notes = run(whole, 3)
     spoken = set(most_frequent(whole.open_store("text").array.tokens, 7, 3).tolist())
-    written = state.tokens[len(PROMPT):]
+    written = state.tokens[len(PROMPT) :]
     assert drafted and drafted <= spoken and notes
-    assert [token for note in notes for token in note["beyond"]] == [token for token in written if token not in spoken]
+    assert [token for note in notes for token in note["beyond"]] == [
+        token for token in written if token not in spoken
+    ]
     assert {note["spoken"] for note in notes} == {3} and {note["vocabulary"] for note in notes} == {7}
     assert run(toy(7, sharp=0.5), 7)[0] - spoken, "with all tokens others are drafted, too"
 
@@ -69,7 +86,9 @@ def test_no_clock_chooses_how_the_cut_matrix_is_stored(monkeypatch):
 
 def test_the_matrix_is_cut_once_a_head_and_again_for_another_target(monkeypatch):
     made = []
-    monkeypatch.setattr(reduced_output, "ReducedHead", lambda target, *rest: made.append(target) or ReducedHead(target, *rest))
+    monkeypatch.setattr(
+        reduced_output, "ReducedHead", lambda target, *rest: made.append(target) or ReducedHead(target, *rest)
+    )
     one, other = toy(7, seed=1), toy(7, seed=2)
     head = one.head("eagle")
     for kit in (one, one, other):
@@ -79,15 +98,23 @@ def test_the_matrix_is_cut_once_a_head_and_again_for_another_target(monkeypatch)
 
 
 def kind_of(method):
-    """Return the kind of the head that multiplies by the output matrix: a block drafter rather than its correction."""
+    """Return the kind of the head that multiplies by the output matrix: a block drafter rather than its
+    correction."""
     kinds = [need.removeprefix("head:") for need in method.needs if need.startswith("head:")]
     return min(kinds, key=lambda kind: (not head_kinds()[kind].one_pass, kind), default=None)
 
 
-# heads that multiply by the target's output matrix: EAGLE-3's toy has one of its own, and stores add what they hold
-SPEAKERS = [key for key, method in catalogue().items() if kind_of(method) not in (None, "eagle3") and "head" in method.needs
-            and not any(need.startswith("store:") for need in method.needs) and key != "slimspec"  # it keeps the whole vocabulary
-            and method.family in (catalogue()["medusa"].family, catalogue()["eagle"].family)]
+# heads that multiply by the target's output matrix: EAGLE-3's toy has one of its own, and stores add what
+# they hold
+SPEAKERS = [
+    key
+    for key, method in catalogue().items()
+    if kind_of(method) not in (None, "eagle3")
+    and "head" in method.needs
+    and not any(need.startswith("store:") for need in method.needs)
+    and key != "slimspec"  # it keeps the whole vocabulary
+    and method.family in (catalogue()["medusa"].family, catalogue()["eagle"].family)
+]
 
 
 @pytest.mark.parametrize("key", SPEAKERS)
@@ -98,7 +125,10 @@ def test_a_head_that_states_its_draft_tokens_drafts_no_others(key):
         head, others = kit.head(kind_of(method)), kit.head
         head.draft_tokens = stated
         kit.head = lambda kind, head=head, others=others: head if kind == kind_of(method) else others(kind)
-        parts, state = method.build(kit, **method.read_knobs({})), State(list(PROMPT), Sampling(0.0), limit=30)
+        parts, state = (
+            method.build(kit, **method.read_knobs({})),
+            State(list(PROMPT), Sampling(0.0), limit=30),
+        )
         open_run(parts, kit.target, state)
         while not state.done:
             seen |= set(play(parts, kit.target, state).tree.tokens)
@@ -109,8 +139,19 @@ def test_a_head_that_states_its_draft_tokens_drafts_no_others(key):
     assert target_for_drafting(target, object()) is target
 
 
-@pytest.mark.parametrize("content, good", [("[5, 1, 4]", True), ("[7]", False), ("[1, 1]", False), ("[true]", False), ("[]", False),
-                                           ('{"a": 1}', False), ("[1", False), ("[-1]", False)])
+@pytest.mark.parametrize(
+    "content, good",
+    [
+        ("[5, 1, 4]", True),
+        ("[7]", False),
+        ("[1, 1]", False),
+        ("[true]", False),
+        ("[]", False),
+        ('{"a": 1}', False),
+        ("[1", False),
+        ("[-1]", False),
+    ],
+)
 def test_draft_tokens_are_distinct_ids_of_the_vocabulary(tmp_path, content, good):
     assert read_draft_tokens(tmp_path / "medusa", 7) is None
     (tmp_path / DRAFT_TOKENS).write_text(content)

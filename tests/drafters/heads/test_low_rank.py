@@ -1,4 +1,6 @@
-"""A head with a low-rank output matrix: the best approximation of its rank, made once per head, and the same text."""
+"""A head with a low-rank output matrix: the best approximation of its rank, made once per head, and the
+same text."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -32,11 +34,19 @@ class ForgetsTheCentre(LowRankHead):
         return super().__call__(states + self.centre)
 
 
-@pytest.mark.parametrize("kind, rank", [*((LowRankHead, rank) for rank in (1, 3, 8, 99)), *((ForgetsTheCentre, rank) for rank in (3, 8, 99))])
+@pytest.mark.parametrize(
+    "kind, rank",
+    [*((LowRankHead, rank) for rank in (1, 3, 8, 99)), *((ForgetsTheCentre, rank) for rank in (3, 8, 99))],
+)
 def test_the_logits_of_the_calibration_text_are_approximated_best(rank, kind):
-    """Against the truncated singular value decomposition of the logits themselves, which no factors of this rank can beat."""
+    """Against the truncated singular value decomposition of the logits themselves, which no factors of this
+    rank can beat."""
     target = TinyTarget(toy(7).net, 32)
-    states = torch.randn(200, target.hidden, dtype=torch.float64) * torch.linspace(0.1, 3, target.hidden, dtype=torch.float64) + 1
+    states = (
+        torch.randn(200, target.hidden, dtype=torch.float64)
+        * torch.linspace(0.1, 3, target.hidden, dtype=torch.float64)
+        + 1
+    )
     made, logits = kind(target, rank, states), target.head(states)
     weights = made.weights
     assert float(weights.sum()) == pytest.approx(1) and float(weights.min()) >= 0.1 / 7
@@ -45,9 +55,12 @@ def test_the_logits_of_the_calibration_text_are_approximated_best(rank, kind):
         return (rows - (rows @ weights)[:, None]) * weights.sqrt()
 
     values = torch.linalg.svdvals(centred(logits) - centred(logits).mean(0))
-    best, error = float((values[rank:] ** 2).sum()), float((centred(made(states)) - centred(logits)).square().sum())
-    assert (best - 1e-9 <= error <= best + 1e-2 * float((values ** 2).sum())) == (kind is LowRankHead)
-    assert made.kept == pytest.approx(float((values[:rank] ** 2).sum() / (values ** 2).sum()), abs=1e-2)
+    best, error = (
+        float((values[rank:] ** 2).sum()),
+        float((centred(made(states)) - centred(logits)).square().sum()),
+    )
+    assert (best - 1e-9 <= error <= best + 1e-2 * float((values**2).sum())) == (kind is LowRankHead)
+    assert made.kept == pytest.approx(float((values[:rank] ** 2).sum() / (values**2).sum()), abs=1e-2)
 
 
 def test_the_text_is_read_in_pieces_and_the_states_are_those_of_the_target():
@@ -70,7 +83,11 @@ def test_the_text_is_the_targets_at_every_rank(rank):
 
 def test_the_factors_are_made_once_a_head_and_again_for_another_target(monkeypatch):
     made = []
-    monkeypatch.setattr(low_rank_output, "LowRankHead", lambda target, *rest: made.append(target) or LowRankHead(target, *rest))
+    monkeypatch.setattr(
+        low_rank_output,
+        "LowRankHead",
+        lambda target, *rest: made.append(target) or LowRankHead(target, *rest),
+    )
     one, other = toy(7, seed=1), toy(7, seed=2)
     head = one.head("eagle")
     for kit in (one, one, other):

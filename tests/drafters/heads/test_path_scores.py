@@ -1,4 +1,6 @@
-"""Corrections of a block drafter: the published arithmetic on random weights, written again place by place; trees and chains over them."""
+"""Corrections of a block drafter: the published arithmetic on random weights, written again place by place;
+trees and chains over them."""
+
 from __future__ import annotations
 
 import math
@@ -38,7 +40,14 @@ def material(kit, seed=0):
     d = kit.target.hidden
     raw, gain = (torch.randn(*shape, d, generator=rng, dtype=torch.float64) for shape in ((PLACES,), ()))
     states = norm(raw, gain)
-    return Block(kit.target, states, raw, lambda x: norm(x, gain), kit.target.head(states), torch.randn(d, generator=rng, dtype=torch.float64))
+    return Block(
+        kit.target,
+        states,
+        raw,
+        lambda x: norm(x, gain),
+        kit.target.head(states),
+        torch.randn(d, generator=rng, dtype=torch.float64),
+    )
 
 
 def norm(x, gain, eps=1e-6):
@@ -64,7 +73,9 @@ def restated_domino(kit, head, block, path):
     state = torch.zeros(head.prefix_gru.hidden_size, dtype=torch.float64)
     for place, token in enumerate(path):
         x = kit.target.embed([token])[0]
-        (r, z, n), (hr, hz, hn) = ((w[f"prefix_gru.weight_{name}_l0"] @ y).chunk(3) for name, y in (("ih", x), ("hh", state)))
+        (r, z, n), (hr, hz, hn) = (
+            (w[f"prefix_gru.weight_{name}_l0"] @ y).chunk(3) for name, y in (("ih", x), ("hh", state))
+        )
         keep = torch.sigmoid(z + hz)
         state = (1 - keep) * torch.tanh(n + torch.sigmoid(r + hr) * hn) + keep * state
         hidden = w["embed_proj.0.weight"] @ torch.cat([block.states[place], state])
@@ -76,7 +87,9 @@ def restated_dflash2(kit, head, block, path):
     w, out = {name.rpartition("selector.")[2]: x for name, x in head.named_parameters()}, []
     for place, token in enumerate(path):
         query = w["predecessor_codebook"][token] * (w["hidden_projection.weight"] @ block.states[place])
-        out.append(torch.stack([block.logits[place, b] + query @ w["successor_codebook"][b] for b in range(VOCAB)]))
+        out.append(
+            torch.stack([block.logits[place, b] + query @ w["successor_codebook"][b] for b in range(VOCAB)])
+        )
     return torch.stack(out)
 
 
@@ -85,7 +98,11 @@ def restated_treeflash(kit, head, block, path):
     for place, token in enumerate(path):
         x = torch.cat([norm(kit.target.embed([token])[0], w["norm.weight"]), block.states[place]])
         up, gate = (w["ug.weight"] @ x + w["ug.bias"]).chunk(2)
-        out.append(kit.target.head(block.norm(block.raw[place] + w["d.weight"] @ (gate * torch.sigmoid(gate) * up))[None])[0])
+        out.append(
+            kit.target.head(
+                block.norm(block.raw[place] + w["d.weight"] @ (gate * torch.sigmoid(gate) * up))[None]
+            )[0]
+        )
     return torch.stack(out)
 
 
@@ -98,26 +115,47 @@ def restated_lilicorr(kit, head, block, path):
         best = log_probs[place, ids[place, 0]]
         for rank, token in enumerate(ids[place]):
             value = log_probs[place, token]
-            told = torch.tensor([value, value.exp(), value - best, rank / (k - 1), float(rank == 0)], dtype=torch.float64)
-            rows.append(head.token_proj(kit.target.embed([int(token)])[0]) + head.pass_hidden_proj(block.states[place]) + head.feature_mlp(told)
-                        + head.slot_embedding[0, 0, place, 0] + head.rank_embedding[0, 0, 0, rank])
+            told = torch.tensor(
+                [value, value.exp(), value - best, rank / (k - 1), float(rank == 0)], dtype=torch.float64
+            )
+            rows.append(
+                head.token_proj(kit.target.embed([int(token)])[0])
+                + head.pass_hidden_proj(block.states[place])
+                + head.feature_mlp(told)
+                + head.slot_embedding[0, 0, place, 0]
+                + head.rank_embedding[0, 0, 0, rank]
+            )
             slots.append(place)
     x = torch.stack(rows)
     for layer in head.layers:
-        seen, mixed, width = layer.attn_norm(x), [], x.shape[1] // layer.attn.heads
-        q, k_, v = (part.unflatten(-1, (-1, width)) for part in F.linear(seen, layer.attn.in_proj_weight, layer.attn.in_proj_bias).chunk(3, -1))
+        seen = layer.attn_norm(x)
+        mixed = []
+        width = x.shape[1] // layer.attn.heads
+        q, k_, v = (
+            part.unflatten(-1, (-1, width))
+            for part in F.linear(seen, layer.attn.in_proj_weight, layer.attn.in_proj_bias).chunk(3, -1)
+        )
         for i in range(len(x)):
             heads = []
             for h in range(layer.attn.heads):
-                weights = torch.stack([q[i, h] @ k_[j, h] / math.sqrt(width) + head.relative_slot_bias[h, slots[i] - slots[j] + head.block - 1]
-                                       + (slots[i] == slots[j]) * head.same_slot_bias[h] for j in range(len(x))]).softmax(0)
+                weights = torch.stack(
+                    [
+                        q[i, h] @ k_[j, h] / math.sqrt(width)
+                        + head.relative_slot_bias[h, slots[i] - slots[j] + head.block - 1]
+                        + (slots[i] == slots[j]) * head.same_slot_bias[h]
+                        for j in range(len(x))
+                    ]
+                ).softmax(0)
                 heads.append(weights @ v[:, h])
             mixed.append(torch.cat(heads))
         x = x + layer.attn.out_proj(torch.stack(mixed))
         x = x + layer.mlp(layer.mlp_norm(x))
     x, anchor = head.output_norm(x), head.anchor_norm(head.context_proj(block.text))
     factors = F.silu(head.factor_input_proj(torch.cat([x, anchor.expand_as(x), x * anchor], -1)))
-    unit = [F.normalize(part, dim=-1) for part in (head.out_head(factors), head.in_head(factors), head.anchor_out_head(anchor))]
+    unit = [
+        F.normalize(part, dim=-1)
+        for part in (head.out_head(factors), head.in_head(factors), head.anchor_out_head(anchor))
+    ]
     out, above = [], unit[2]
     for place in range(PLACES):
         row, at = torch.full((VOCAB,), -torch.inf, dtype=torch.float64), slice(place * k, place * k + k)
@@ -128,12 +166,18 @@ def restated_lilicorr(kit, head, block, path):
     return torch.stack(out)
 
 
-RESTATED = {"domino": restated_domino, "dflash2": restated_dflash2, "treeflash": restated_treeflash, "lilicorr": restated_lilicorr}
+RESTATED = {
+    "domino": restated_domino,
+    "dflash2": restated_dflash2,
+    "treeflash": restated_treeflash,
+    "lilicorr": restated_lilicorr,
+}
 
 
 @pytest.mark.parametrize("kind", RESTATED)
 def test_scores_are_the_authors_arithmetic(kit, kind):
-    """Against restatements of jianuo-huang/Domino, SGLang 35371 (DFlash2), ETH-DISCO/TreeFlash e0c9c1c and vLLM 57934 (LiLiCorr)."""
+    """Against restatements of jianuo-huang/Domino, SGLang 35371 (DFlash2), ETH-DISCO/TreeFlash e0c9c1c and
+    vLLM 57934 (LiLiCorr)."""
     block = material(kit)
     head, scores = opened(kit, kind, block)
     path = [5, *(int(block.logits[place].topk(2).indices[place % 2]) for place in range(PLACES - 1))]
@@ -146,7 +190,8 @@ def test_scores_are_the_authors_arithmetic(kit, kind):
 
 @torch.inference_mode()
 def test_a_scale_of_embeddings_in_training_moves_into_the_weights(kit):
-    """LiLiCorr is trained on longer embeddings where a target's are short; what is written drafts the same without them."""
+    """LiLiCorr is trained on longer embeddings where a target's are short; what is written drafts the same
+    without them."""
     block, sizes = material(kit), Job(size="tiny").hparams("lilicorr") | {"lilicorr_hidden_size": 6}
     head = ready(network_of("lilicorr").build(tiny.body(kit.target), sizes), tiny.body(kit.target))
     plain = along(head.open(block), [1, 2, 3])
@@ -155,7 +200,11 @@ def test_a_scale_of_embeddings_in_training_moves_into_the_weights(kit):
     head.fold_scale()
     folded = along(head.open(block), [1, 2, 3])
     known = scaled.isfinite()
-    assert head.embed_scale == 1.0 and torch.allclose(folded[known], scaled[known]) and not torch.allclose(plain[known], scaled[known])
+    assert (
+        head.embed_scale == 1.0
+        and torch.allclose(folded[known], scaled[known])
+        and not torch.allclose(plain[known], scaled[known])
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -170,12 +219,24 @@ def test_training_reads_the_same_scores_as_drafting(kit, kind):
     values, ids = log_probs.topk(count)
     path = [5, *(int(ids[place, 1]) for place in range(PLACES - 1))]
     output = kit.target.head(torch.eye(kit.target.hidden, dtype=torch.float64)).T
-    features = SimpleNamespace(embedding=kit.target.embed(list(range(VOCAB))).float(), head=output.float(),
-                               drafter=SimpleNamespace(norm=lambda x: block.norm(x.double())))
+    features = SimpleNamespace(
+        embedding=kit.target.embed(list(range(VOCAB))).float(),
+        head=output.float(),
+        drafter=SimpleNamespace(norm=lambda x: block.norm(x.double())),
+    )
     entropy = -(log_probs.exp() * log_probs).sum(-1)
-    parts = dict(states=block.states, raw=block.raw, text=block.text, embeds=kit.target.embed(path), log_probs=values,
-                 logits=block.logits.gather(1, ids), entropy=entropy)
-    blocks = SimpleNamespace(before=torch.tensor([path]), ids=ids[None], **{name: x.float()[None] for name, x in parts.items()})
+    parts = dict(
+        states=block.states,
+        raw=block.raw,
+        text=block.text,
+        embeds=kit.target.embed(path),
+        log_probs=values,
+        logits=block.logits.gather(1, ids),
+        entropy=entropy,
+    )
+    blocks = SimpleNamespace(
+        before=torch.tensor([path]), ids=ids[None], **{name: x.float()[None] for name, x in parts.items()}
+    )
     with torch.inference_mode():
         want = along(scores, path).gather(1, ids)
         found = import_module(f"specviz.training.{kind}").scores(head.float(), features, blocks)[0].double()
@@ -184,7 +245,8 @@ def test_training_reads_the_same_scores_as_drafting(kit, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_correction_uses_the_path(kit, kind):
-    """The second place's scores change with the token before it, by more than rounding; the drafter's own do not."""
+    """The second place's scores change with the token before it, by more than rounding; the drafter's own
+    do not."""
     block = material(kit)
     _, scores = opened(kit, kind, block)
     first, second = (int(token) for token in block.logits[0].topk(2).indices)
@@ -224,22 +286,26 @@ def test_a_tree_grown_by_levels_keeps_the_best_of_all_nodes(kit):
     whole, state = drafted(kit, LevelTree(dflash, domino, 10**4, 9, VOCAB))
     first, _ = drafted(kit, BlockTree(dflash, VOCAB, 9, domino), Budget(9, VOCAB, 99))
     assert len(whole) == 9 and paths(whole) == paths(first)
-    assert sorted(state.notes[-1][1]["reached"], reverse=True)[0] == pytest.approx(max(drafted(
-        kit, BlockTree(dflash, VOCAB, 9, domino))[1].notes[-1][1]["reached"]))
+    assert sorted(state.notes[-1][1]["reached"], reverse=True)[0] == pytest.approx(
+        max(drafted(kit, BlockTree(dflash, VOCAB, 9, domino))[1].notes[-1][1]["reached"])
+    )
     chain, _ = drafted(kit, BlockChain(dflash, correction=domino))
     alone, _ = drafted(kit, LevelTree(dflash, domino, 1, 9, 1))
     assert alone.tokens == chain.tokens and len(set(alone.depths)) == len(alone) == dflash.length
 
 
 def authors_pruned_tree(scores, root, width, budget, expansion):
-    """Facts of magneto0124/DARTree 0ceefcd, eval_dartree.py (build_dartree_supertree, select_topb_prefix_tree) with depth_bonus 0: the
-    ``width`` best path scores of each depth are kept, then the ``budget`` best of all nodes, as paths of tokens."""
+    """Facts of magneto0124/DARTree 0ceefcd, eval_dartree.py (build_dartree_supertree,
+    select_topb_prefix_tree) with depth_bonus 0: the ``width`` best path scores of each depth are kept, then
+    the ``budget`` best of all nodes, as paths of tokens."""
     frontier, every = [((), 0.0)], []
     for _ in range(len(scores)):
         found = []
         for path, above in frontier:
             values, tokens = along(scores, [root, *path])[-1].log_softmax(-1).topk(expansion)
-            found += [((*path, token), above + value) for value, token in zip(values.tolist(), tokens.tolist())]
+            found += [
+                ((*path, token), above + value) for value, token in zip(values.tolist(), tokens.tolist())
+            ]
         frontier = sorted(found, key=lambda one: -one[1])[:width]
         every += frontier
     return {path for path, _ in sorted(every, key=lambda one: -one[1])[:budget]}
@@ -250,19 +316,26 @@ def authors_pruned_tree(scores, root, width, budget, expansion):
 def test_a_level_tree_is_the_authors_pruned_tree(kit, width, nodes):
     drafter = LevelTree(kit.head("dflash"), kit.head("domino"), width, nodes, 4)
     tree, state = drafted(kit, drafter, Budget(9, 9, 99))
-    assert paths(tree) == authors_pruned_tree(drafter.scores(state, drafter.net.length), state.tokens[-1], width, nodes, 4)
+    assert paths(tree) == authors_pruned_tree(
+        drafter.scores(state, drafter.net.length), state.tokens[-1], width, nodes, 4
+    )
 
 
 def test_a_level_scores_all_its_nodes_in_one_batch(kit, monkeypatch):
     domino, sizes = kit.head("domino"), []
     read = type(domino).read
-    monkeypatch.setattr(type(domino), "read", lambda self, embeds, carry: sizes.append(len(embeds)) or read(self, embeds, carry))
+    monkeypatch.setattr(
+        type(domino),
+        "read",
+        lambda self, embeds, carry: sizes.append(len(embeds)) or read(self, embeds, carry),
+    )
     drafted(kit, LevelTree(kit.head("dflash"), domino, 4, 9, 4))
     assert sizes == [1, 4, 4]
 
 
 def test_reach_by_cost_decides_and_ends_the_tree(kit):
-    """Deeper nodes cost more, so a cost makes the tree no deeper; a threshold ends it before the first node below, and no sooner."""
+    """Deeper nodes cost more, so a cost makes the tree no deeper; a threshold ends it before the first node
+    below, and no sooner."""
     dflash, taps = kit.head("dflash"), kit.head("taps")
     free, state = drafted(kit, ReachTree(dflash, 4, 9, taps, 0.0, 0.0))
     dear, _ = drafted(kit, ReachTree(dflash, 4, 9, taps, 1.0, 0.0))
@@ -288,14 +361,21 @@ class ForgetsTheCorrection(BlockChain):
 
 
 class SaysDrawn:
-    """Mixin. Wrong: the best nodes of a tree are chosen, and recorded as drawn from the corrected distribution of their parent."""
+    """Mixin. Wrong: the best nodes of a tree are chosen, and recorded as drawn from the corrected
+    distribution of their parent."""
 
     def propose(self, state, budget):
-        tree, build, rows = super().propose(state, budget), TreeBuilder(), {}
+        tree = super().propose(state, budget)
+        build = TreeBuilder()
+        rows = {}
         scores = self.scores(state, self.net.length)
         for token, parent in zip(tree.tokens, tree.parents):
             if parent not in rows:
-                path = [state.tokens[-1], *(tree.tokens[i] for i in tree.path(parent))] if parent >= 0 else [state.tokens[-1]]
+                path = (
+                    [state.tokens[-1], *(tree.tokens[i] for i in tree.path(parent))]
+                    if parent >= 0
+                    else [state.tokens[-1]]
+                )
                 rows[parent] = build.begin(state.sampling.probs(along(scores, path)[-1]), IID)
             build.add(token, parent, rows[parent])
         return build.tree()

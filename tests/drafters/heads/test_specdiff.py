@@ -1,4 +1,6 @@
-"""SpecDiff: its cached passes are the network's, a block reads both ways, and drafts in several steps keep the target's distribution."""
+"""SpecDiff: its cached passes are the network's, a block reads both ways, and drafts in several steps keep
+the target's distribution."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -20,8 +22,13 @@ BODY = TargetInfo("toy", WIDE, 8, 2, dtype=torch.float64, config={"num_attention
 
 
 def drafter(vocab=8, steps=1, order="left_to_right", kind=DiffusionDraft, text=(1, 2, 0)):
-    """An untrained drafter whose embedding is a fixed random table; its logits are remembered by text and block."""
-    made = kind(head("specdiff", TargetInfo("toy", WIDE, vocab, 2, dtype=torch.float64, config=BODY.config)), steps, order)
+    """An untrained drafter whose embedding is a fixed random table; its logits are remembered by text and
+    block."""
+    made = kind(
+        head("specdiff", TargetInfo("toy", WIDE, vocab, 2, dtype=torch.float64, config=BODY.config)),
+        steps,
+        order,
+    )
     rows = torch.randn(vocab, WIDE, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     made.start(State(list(text)), SimpleNamespace(embed=lambda ids: rows[torch.as_tensor(ids)]), None)
     plain, found = made._logits, {}
@@ -52,7 +59,9 @@ def test_cached_passes_are_the_networks():
     made = drafter()
     for text in ([1, 2, 0], [1, 2, 0, 5, 7], [1, 2, 0, 5, 7, 3], [1, 2, 4], [6], [1] * 90 + [2]):
         for tokens in ([None] * 3, [4, None, None], [None, 2]):
-            assert torch.allclose(made._logits(State(list(text)), tokens), whole(made, text, tokens), atol=1e-5), text
+            assert torch.allclose(
+                made._logits(State(list(text)), tokens), whole(made, text, tokens), atol=1e-5
+            ), text
 
 
 def test_a_block_reads_both_ways_and_the_text():
@@ -62,12 +71,19 @@ def test_a_block_reads_both_ways_and_the_text():
     assert not torch.allclose(first, made._logits(State([7, 2, 0, 5]), [None, None, None])[0], atol=1e-3)
 
 
-@pytest.mark.parametrize("order, steps, passes", [("left_to_right", 1, 1), ("left_to_right", 2, 2), ("left_to_right", 8, 3), ("random", 1, 1)])
+@pytest.mark.parametrize(
+    "order, steps, passes",
+    [("left_to_right", 1, 1), ("left_to_right", 2, 2), ("left_to_right", 8, 3), ("random", 1, 1)],
+)
 def test_the_note_names_the_step_of_each_place(order, steps, passes):
     state = State([1, 2, 0], Sampling(1.0))
     tree = drafter(steps=steps, order=order).propose(state, Budget(3))
-    (kind, note), = state.notes
-    assert kind == "diffusion" and note["passes"] == passes == max(note["steps"]) + 1 and len(note["steps"]) == len(tree) == 3
+    ((kind, note),) = state.notes
+    assert (
+        kind == "diffusion"
+        and note["passes"] == passes == max(note["steps"]) + 1
+        and len(note["steps"]) == len(tree) == 3
+    )
     assert note["steps"] == sorted(note["steps"]) and tree.label(0) == IID
 
 
@@ -79,11 +95,14 @@ def test_in_random_order_every_place_is_filled_once_and_chosen():
         tree = made.propose(state, Budget(3))
         assert len(tree) == 3 and not any(tree.label(i) == IID for i in range(3))
         seen.add(tuple(state.notes[0][1]["steps"]))
-    assert any(steps != tuple(sorted(steps)) for steps in seen), "an order that is always from left to right is not random"
+    assert any(steps != tuple(sorted(steps)) for steps in seen), (
+        "an order that is always from left to right is not random"
+    )
 
 
 class DrawnAtRandom(DiffusionDraft):
-    """In random order with the row that each token was drawn from recorded as its distribution: it read places to the right."""
+    """In random order with the row that each token was drawn from recorded as its distribution: it read
+    places to the right."""
 
     def _random(self, state: State, count: int) -> DraftTree:
         rows: dict = {}
@@ -114,7 +133,8 @@ class FirstRows(DiffusionDraft):
 
 
 def off(made, vocab, gamma=3, depth=3):
-    """Total variation between the written tokens' distribution and the target's, and the expected number of accepted tokens."""
+    """Total variation between the written tokens' distribution and the target's, and the expected number of
+    accepted tokens."""
     target = table(vocab, 5)
 
     def propose(state):
@@ -130,9 +150,18 @@ def off(made, vocab, gamma=3, depth=3):
 THOROUGH = pytest.mark.thorough
 
 
-@pytest.mark.parametrize("vocab, steps, order", [
-    (8, 1, "left_to_right"), (8, 2, "left_to_right"), (4, 1, "random"), (3, 2, "random"), (4, 3, "left_to_right"),
-    pytest.param(5, 2, "random", marks=THOROUGH), pytest.param(4, 3, "random", marks=THOROUGH)])
+@pytest.mark.parametrize(
+    "vocab, steps, order",
+    [
+        (8, 1, "left_to_right"),
+        (8, 2, "left_to_right"),
+        (4, 1, "random"),
+        (3, 2, "random"),
+        (4, 3, "left_to_right"),
+        pytest.param(5, 2, "random", marks=THOROUGH),
+        pytest.param(4, 3, "random", marks=THOROUGH),
+    ],
+)
 def test_drafts_of_three_places_keep_the_joint_distribution(vocab, steps, order):
     found, accepted = off(drafter(vocab, steps, order), vocab)
     assert found < 1e-9 and accepted > 0.1

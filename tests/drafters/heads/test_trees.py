@@ -1,4 +1,6 @@
-"""Trees of heads: the best tree for given ranks, the authors' tree, what a replay of ranks promises and what the engine keeps."""
+"""Trees of heads: the best tree for given ranks, the authors' tree, what a replay of ranks promises and
+what the engine keeps."""
+
 from __future__ import annotations
 
 import itertools
@@ -43,7 +45,9 @@ def test_a_calibrated_tree_is_the_best_of_its_size(nodes):
     every = [path for depth in (1, 2, 3) for path in itertools.product(range(3), repeat=depth)]
     best = sorted(map(worth, every), reverse=True)[:nodes]
     shape = calibrated_shape(ACCURACY, nodes)
-    assert len(shape) == min(nodes, len(every)) and sorted(map(worth, paths(shape)), reverse=True) == pytest.approx(best)
+    assert len(shape) == min(nodes, len(every)) and sorted(
+        map(worth, paths(shape)), reverse=True
+    ) == pytest.approx(best)
     assert expected_length(ACCURACY, shape) == pytest.approx(1 + sum(best))
 
 
@@ -53,7 +57,11 @@ def test_the_authors_tree():
     assert [len([p for p in PUBLISHED if len(p) == depth]) for depth in (1, 2, 3, 4)] == [10, 28, 23, 2]
     for count in range(1, 64):  # any beginning of the list is a tree
         assert len(Shape.of_paths(PUBLISHED[:count])) == count
-    assert len(shape_for_heads([], 5, 0)) == 5 and len(shape_for_heads(ACCURACY, 0, 7)) == 7 and len(shape_for_heads(ACCURACY, 4, 7)) == 4
+    assert (
+        len(shape_for_heads([], 5, 0)) == 5
+        and len(shape_for_heads(ACCURACY, 0, 7)) == 7
+        and len(shape_for_heads(ACCURACY, 4, 7)) == 4
+    )
     assert len(calibrated_shape([[0.0, 0.0]], 3)) == 2, "heads that are never right still have a tree"
 
 
@@ -68,7 +76,9 @@ def test_the_size_that_pays_grows_as_rows_get_cheaper():
 def kit(seed=0):
     net = TinyNet(12, seed)
     target = TinyTarget(net, 128)
-    return SimpleNamespace(net=net, target=target, vocab=12, head=lambda kind: tiny.head(kind, tiny.body(target), seed))
+    return SimpleNamespace(
+        net=net, target=target, vocab=12, head=lambda kind: tiny.head(kind, tiny.body(target), seed)
+    )
 
 
 def opened(drafter, kit, prompt=PROMPT):
@@ -89,7 +99,9 @@ def test_medusas_nodes_are_the_likeliest_tokens_of_each_head_whatever_stands_abo
     drafter = MedusaTree(heads, SHAPE)
     tree = drafter.propose(opened(drafter, one), Budget(3, 10, 9))
     logits = heads(drafter.last, 3, one.target.head)
-    assert len({tuple(row) for row in logits.topk(3).indices.tolist()}) == 3, "a toy on which all heads say the same proves little"
+    assert len({tuple(row) for row in logits.topk(3).indices.tolist()}) == 3, (
+        "a toy on which all heads say the same proves little"
+    )
     assert len(tree) == 9 and tree.parents == SHAPE.parents and set(tree.draw) == {-1}
     for i, rank in enumerate(SHAPE.ranks):
         assert tree.tokens[i] == int(logits[tree.depths[i] - 1].argsort(descending=True)[rank])
@@ -98,7 +110,8 @@ def test_medusas_nodes_are_the_likeliest_tokens_of_each_head_whatever_stands_abo
 
 @pytest.mark.parametrize("make, kind", [(MedusaTree, "medusa"), (HydraTree, "hydra")])
 def test_a_heads_softmax_is_recorded_where_distributions_are(make, kind):
-    """At temperature 0: softmax of the head's own logits, for every node; nothing is kept for a run that saves no distributions."""
+    """At temperature 0: softmax of the head's own logits, for every node; nothing is kept for a run that
+    saves no distributions."""
     one = kit()
     drafter = make(one.head(kind), SHAPE)
     parts, state = Parts(drafter, Fixed(3, 10, 9), TokenRejection()), opened(drafter, one)
@@ -129,9 +142,15 @@ def test_hydras_nodes_follow_from_the_path_above_them():
     for i, rank in enumerate(SHAPE.ranks):
         above = [state.tokens[-1], *(tree.tokens[j] for j in tree.path(tree.parents[i]))]
         inputs = torch.cat([read, *one.net.embed(above)])
-        assert tree.tokens[i] == int(heads(len(above) - 1, inputs[None], one.target.head)[0].argsort(descending=True)[rank])
+        assert tree.tokens[i] == int(
+            heads(len(above) - 1, inputs[None], one.target.head)[0].argsort(descending=True)[rank]
+        )
     assert tree.parents == SHAPE.parents
-    under = {tree.parents[i]: tree.tokens[i] for i in range(len(tree)) if tree.depths[i] == 2 and SHAPE.ranks[i] == 0}
+    under = {
+        tree.parents[i]: tree.tokens[i]
+        for i in range(len(tree))
+        if tree.depths[i] == 2 and SHAPE.ranks[i] == 0
+    }
     assert len(set(under.values())) > 1, "a toy on which every parent has the same child proves little"
 
 
@@ -160,17 +179,20 @@ def test_states_read_round_by_round_are_those_of_a_fresh_prefill(key):
 
 
 def test_a_replay_of_ranks_earns_what_the_engine_earns():
-    """Greedy: block efficiency and acceptance by position, walked over ranks and played on the engine, are the same numbers."""
+    """Greedy: block efficiency and acceptance by position, walked over ranks and played on the engine, are
+    the same numbers."""
     one = kit(seed=5)
     heads = one.head("medusa")
     shape = calibrated_shape(ACCURACY, 12)
     text = greedy(one.net.logits, PROMPT, 60)
     one.target.capture(frozenset({"final"}))
     states = one.target.sync(text).hidden_states["final"]
-    answer, length = text[len(PROMPT):], 60
+    answer, length = text[len(PROMPT) :], 60
     table = torch.full((3, length), ranks.NEVER)
     for place in range(length):
-        at = len(PROMPT) + place  # the token at ``at`` is guessed by head k from the state before token at - k - 1
+        at = (
+            len(PROMPT) + place
+        )  # the token at ``at`` is guessed by head k from the state before token at - k - 1
         for k in range(3):
             logits = heads(states[at - k - 2], 3, one.target.head)[k]
             table[k, place] = int((logits > logits[answer[place]]).sum())
@@ -178,7 +200,9 @@ def test_a_replay_of_ranks_earns_what_the_engine_earns():
     fresh = kit(seed=5)
     parts = catalogue()["medusa"].build(fresh, nodes=12, depth=3)
     parts.drafter.shape = shape
-    state, accepted, rounds = State(list(PROMPT), Sampling(), limit=60), 0, 0
+    state = State(list(PROMPT), Sampling(), limit=60)
+    accepted = 0
+    rounds = 0
     open_run(parts, fresh.target, state)
     while not state.done:
         outcome = play(parts, fresh.target, state)

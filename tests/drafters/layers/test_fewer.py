@@ -1,4 +1,6 @@
-"""Self-speculation: which layers, the search for them, greedy equality and the exact distribution on a target that lends its layers."""
+"""Self-speculation: which layers, the search for them, greedy equality and the exact distribution on a
+target that lends its layers."""
+
 from __future__ import annotations
 
 import random
@@ -13,7 +15,10 @@ from specviz.methods.self_speculation import layer_skipping_decoder, layerskip, 
 
 from ..lookup.toys import FREE, check_distribution, check_greedy, greedy, layered, play_all, play_loop
 
-SKIP, SWIFT, ULS, LSD = layerskip.METHOD, swift.METHOD, unified_layer_skipping.METHOD, layer_skipping_decoder.METHOD
+SKIP = layerskip.METHOD
+SWIFT = swift.METHOD
+ULS = unified_layer_skipping.METHOD
+LSD = layer_skipping_decoder.METHOD
 PROMPTS = ([1], [1, 0, 0, 1, 1, 0, 0])
 
 
@@ -22,11 +27,20 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("tiny")
 
 
-@pytest.mark.parametrize("layers, speedup, kept", [
-    (30, 2, (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 29)), (30, 3, (0, 3, 6, 9, 12, 15, 18, 21, 24, 29)),
-    (30, 5, (0, 6, 12, 18, 24, 29)), (30, 10, (0, 15, 29)), (32, 4, (0, 4, 8, 12, 16, 20, 24, 31)),
-    (24, 3, (0, 3, 6, 9, 12, 15, 18, 23)), (8, 10, (0, 7)), (2, 2, (0, 1)), (1, 5, (0,)),
-])
+@pytest.mark.parametrize(
+    "layers, speedup, kept",
+    [
+        (30, 2, (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 29)),
+        (30, 3, (0, 3, 6, 9, 12, 15, 18, 21, 24, 29)),
+        (30, 5, (0, 6, 12, 18, 24, 29)),
+        (30, 10, (0, 15, 29)),
+        (32, 4, (0, 4, 8, 12, 16, 20, 24, 31)),
+        (24, 3, (0, 3, 6, 9, 12, 15, 18, 23)),
+        (8, 10, (0, 7)),
+        (2, 2, (0, 1)),
+        (1, 5, (0,)),
+    ],
+)
 def test_kept_layers_are_the_published_ones(layers, speedup, kept):
     assert evenly_spaced_layers(layers, speedup) == kept
 
@@ -77,8 +91,14 @@ def test_search_ends():
     assert nothing.finished
 
 
-METHODS = [(SKIP, {}), (SKIP, {"share": 0.9, "gamma": 5}), (SWIFT, {"context": 8}), (SWIFT, {"sure": 0.0, "gamma": 3, "wide": 1, "ratio": 0.1}),
-           (ULS, {}), (ULS, {"speedup": 10, "gamma": 4})]
+METHODS = [
+    (SKIP, {}),
+    (SKIP, {"share": 0.9, "gamma": 5}),
+    (SWIFT, {"context": 8}),
+    (SWIFT, {"sure": 0.0, "gamma": 3, "wide": 1, "ratio": 0.1}),
+    (ULS, {}),
+    (ULS, {"speedup": 10, "gamma": 4}),
+]
 
 
 @pytest.mark.parametrize("method, knobs", METHODS, ids=[f"{m.key} {k}" for m, k in METHODS])
@@ -87,15 +107,23 @@ def test_greedy(method, knobs, folder):
     assert check_greedy(method, kits, PROMPTS, 24, **knobs) > 1.05
 
 
-@pytest.mark.parametrize("method, knobs", [
-    (SKIP, {"gamma": 2}), (SWIFT, {"gamma": 2, "wide": 2, "sure": 0.3}), (ULS, {"gamma": 2}),
-])
+@pytest.mark.parametrize(
+    "method, knobs",
+    [
+        (SKIP, {"gamma": 2}),
+        (SWIFT, {"gamma": 2, "wide": 2, "sure": 0.3}),
+        (ULS, {"gamma": 2}),
+    ],
+)
 def test_distribution(method, knobs, folder):
-    check_distribution(method, layered(folder, 3, 4, 3), prompt=(1, 2, 0), count=2 if method is SWIFT else 3, **knobs)
+    check_distribution(
+        method, layered(folder, 3, 4, 3), prompt=(1, 2, 0), count=2 if method is SWIFT else 3, **knobs
+    )
 
 
 def test_drafting_leaves_the_target_alone(folder):
-    """The target's committed keys and values, and what it says next, are the same before and after a draft."""
+    """The target's committed keys and values, and what it says next, are the same before and after a
+    draft."""
     for method in (SKIP, SWIFT, ULS):
         one = layered(folder, 12, 6)
         parts = method.build(one, **method.read_knobs({}))
@@ -114,25 +142,39 @@ def test_swift_searches_while_it_writes(folder):
     reported = [data for kind, data in state.notes if kind == "layers"]
     assert reported[0]["trials"] == 0 and reported[-1]["trials"] > 3
     assert [t["matched"] for t in reported] == sorted(t["matched"] for t in reported)
-    assert all(2 <= s < 10 and len(t["skipped"]) == 3 for t in reported for s in t["skipped"])  # of 6 layers, first and last stay
-    rare = [data for kind, data in play_all(SWIFT, one, [3, 7, 1], 60, **knobs | {"every": 5})[2].notes if kind == "layers"]
+    assert all(
+        2 <= s < 10 and len(t["skipped"]) == 3 for t in reported for s in t["skipped"]
+    )  # of 6 layers, first and last stay
+    rare = [
+        data
+        for kind, data in play_all(SWIFT, one, [3, 7, 1], 60, **knobs | {"every": 5})[2].notes
+        if kind == "layers"
+    ]
     assert 0 < rare[-1]["trials"] < reported[-1]["trials"] / 3
     again = play_all(SWIFT, one, [3, 7, 1], 60, **knobs)[2]
     assert [data for kind, data in again.notes if kind == "layers"] == reported
 
 
-def test_swifts_search_goes_on_with_the_visitors_next_answer_and_reaches_its_bayesian_step(folder, monkeypatch):
+def test_swifts_search_goes_on_with_the_visitors_next_answer_and_reaches_its_bayesian_step(
+    folder, monkeypatch
+):
     """One visitor, three short answers, fewer trials in each than it takes to get there."""
     from specviz.drafters.layers import layer_search as module
 
     asked = []
     monkeypatch.setattr(module, "EVERY", 12)
     inner = LayerSearch._promising
-    monkeypatch.setattr(LayerSearch, "_promising", lambda self, sets: asked.append(self.trials) or inner(self, sets))
+    monkeypatch.setattr(
+        LayerSearch, "_promising", lambda self, sets: asked.append(self.trials) or inner(self, sets)
+    )
     one, ends = layered(folder, 12, 6, 1), []
     one.memory = Memory()
     for prompt in ([3, 7, 1], [4, 4, 2], [5, 1, 9]):
-        reported = [data for kind, data in play_all(SWIFT, one, prompt, 24, context=8, every=1)[2].notes if kind == "layers"]
+        reported = [
+            data
+            for kind, data in play_all(SWIFT, one, prompt, 24, context=8, every=1)[2].notes
+            if kind == "layers"
+        ]
         assert reported[0]["trials"] >= (ends[-1] if ends else 0)
         ends.append(reported[-1]["trials"])
     assert 0 < ends[0] < 12 < ends[-1] and asked[0] == 12
@@ -144,14 +186,20 @@ def test_swift_is_as_wide_as_its_certainty_says(folder):
         wide, met = {"sure": 0.0, "wide": 10, "gamma": 2, "widths": "published"}, set()
         _, outcomes, _ = play_all(SWIFT, one, [3, 7, 1], 24, sampling, **wide)
         for outcome in outcomes:
-            met |= {len(outcome.tree.children(node)) for node in range(-1, len(outcome.tree)) if outcome.tree.children(node)}
+            met |= {
+                len(outcome.tree.children(node))
+                for node in range(-1, len(outcome.tree))
+                if outcome.tree.children(node)
+            }
         assert met <= set(((3, 5, 8, 10), (1, 3, 5, 10))[column])
         assert max(met) > 4, "wider than the narrow ones ever are"
 
 
 def test_the_first_token_of_the_layer_skipping_decoder_is_the_whole_models(folder):
     """The prompt goes through all layers, its last token as well; what is written goes through some."""
-    one, first, later = layered(folder, 12, 6, 1), 0, 0
+    one = layered(folder, 12, 6, 1)
+    first = 0
+    later = 0
     for seed in range(12):
         prompt = random.Random(seed).choices(range(12), k=5)
         plain, (tokens, _) = greedy(one.net, prompt, 8), play_loop(LSD, one, prompt, 8, speedup=3)
@@ -170,7 +218,8 @@ def test_swift_drafts_with_the_best_set_it_knows(folder):
 
 
 def test_layers_drafted_early_are_not_run_again(folder):
-    """The check continues from the exit: together one pass of all layers a round, and one row of the lower ones a token."""
+    """The check continues from the exit: together one pass of all layers a round, and one row of the lower
+    ones a token."""
     one = layered(folder, 12, 6)
     rows = []
     parts = SKIP.build(one, **SKIP.read_knobs({"gamma": 3}))

@@ -1,4 +1,5 @@
 """Layers side by side: what is exact, what is fuzzy, and that nothing fuzzy is kept."""
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -21,8 +22,10 @@ PROMPT = [7, 30, 2, 90, 41, 7, 30]
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("layers")
-    return [FastModel(write(folder / name, layers=layers, seed=seed, tokenizer=False), "cpu", torch.float64)
-            for name, layers, seed in (("target", 6, 0), ("draft", 5, 0))]
+    return [
+        FastModel(write(folder / name, layers=layers, seed=seed, tokenizer=False), "cpu", torch.float64)
+        for name, layers, seed in (("target", 6, 0), ("draft", 5, 0))
+    ]
 
 
 def test_the_end_layers_are_alone_and_the_others_grouped():
@@ -56,7 +59,8 @@ def test_one_layer_a_group_is_the_model_itself_and_more_is_not(models, which):
 
 
 def test_a_node_reads_what_entered_its_group(models):
-    """Against the same arithmetic written out: one node behind five rows, layers 1-4 in groups of three and one."""
+    """Against the same arithmetic written out: one node behind five rows, layers 1-4 in groups of three and
+    one."""
     model, tokens = models[0], [1, 5, 3, 9, 2]
     with torch.inference_mode():
         whole = model.open()
@@ -74,12 +78,18 @@ def test_a_node_reads_what_entered_its_group(models):
         for group in ([0], [1, 2, 3], [4], [5]):
             entered = x
             for i in group:
-                x = x + model.attend(model.blocks[i], entered, model.rotations(6)[5:6], slots[i], 5, None) - entered
+                x = (
+                    x
+                    + model.attend(model.blocks[i], entered, model.rotations(6)[5:6], slots[i], 5, None)
+                    - entered
+                )
                 x = model.transform(model.blocks[i], x)
         torch.testing.assert_close(got, model.head(model.norm_final(x))[0], atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize("which, drafts", [("target", "chain"), ("target", "tree"), ("draft", "chain"), ("deep draft", "tree")])
+@pytest.mark.parametrize(
+    "which, drafts", [("target", "chain"), ("target", "tree"), ("draft", "chain"), ("deep draft", "tree")]
+)
 def test_the_text_is_plain_decodings_and_committed_rows_are_exact(models, which, drafts):
     made = []
 
@@ -94,7 +104,9 @@ def test_the_text_is_plain_decodings_and_committed_rows_are_exact(models, which,
             plain.sync(want)
             want.append(int(plain.score(DraftTree()).logits[0].argmax()))
         kit = SimpleNamespace(target=models[0].open(), open=opened)
-        parts, state, accepted = build(kit, which, 2, 3, drafts, 2, 4), State(list(PROMPT), Sampling(0.0), limit=30), 0
+        parts = build(kit, which, 2, 3, drafts, 2, 4)
+        state = State(list(PROMPT), Sampling(0.0), limit=30)
+        accepted = 0
         open_run(parts, kit.target, state)
         while not state.done:
             outcome = play(parts, kit.target, state)

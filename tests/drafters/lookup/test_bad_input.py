@@ -1,5 +1,6 @@
-"""What nobody would wish for, on every method of these families: tiny and dull prompts, empty and broken stores, the last position
-of the context, a hundred answers in a row."""
+"""What nobody would wish for, on every method of these families: tiny and dull prompts, empty and broken
+stores, the last position of the context, a hundred answers in a row."""
+
 from __future__ import annotations
 
 import pickle
@@ -27,7 +28,15 @@ named = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.key)
 
 
 def test_the_families_are_here():
-    assert {"prompt_lookup", "sam_store", "dresd_store", "lookahead", "superposed", "swift", "skipdecode"} <= {m.key for m in METHODS}
+    assert {
+        "prompt_lookup",
+        "sam_store",
+        "dresd_store",
+        "lookahead",
+        "superposed",
+        "swift",
+        "skipdecode",
+    } <= {m.key for m in METHODS}
 
 
 def stored(one, texts):
@@ -50,7 +59,9 @@ def check(method, one, prompt, count):
 
 
 @named
-@pytest.mark.parametrize("texts", [[], [[]], [[3, 1, 2, 3, 1, 2, 4]]], ids=["no store", "empty store", "store"])
+@pytest.mark.parametrize(
+    "texts", [[], [[]], [[3, 1, 2, 3, 1, 2, 4]]], ids=["no store", "empty store", "store"]
+)
 def test_dull_prompts_and_empty_stores(method, texts):
     if texts != [[3, 1, 2, 3, 1, 2, 4]] and not any(need.startswith("store") for need in method.needs):
         texts = []
@@ -70,10 +81,18 @@ def test_to_the_last_position_of_the_context(method):
 @pytest.mark.thorough
 @pytest.mark.parametrize("key", REMEMBERING)
 def test_nothing_grows_across_a_hundred_answers(key):
-    method, memory, sizes = catalogue()[key], Memory(capacity=300), []
-    assert {"suffix_decoding", "rasd", "sam_store", "token_recycling", "trie_lookahead", "ngram_mod"} <= set(REMEMBERING)
+    method = catalogue()[key]
+    memory = Memory(capacity=300)
+    sizes = []
+    assert {"suffix_decoding", "rasd", "sam_store", "token_recycling", "trie_lookahead", "ngram_mod"} <= set(
+        REMEMBERING
+    )
     one = stored(kit(12, 1, memory=memory), [[3, 1, 2]])
-    knobs = {name: value for name, value in (("room", 1000), ("nodes", 8)) if any(k.name == name for k in method.knobs)}
+    knobs = {
+        name: value
+        for name, value in (("room", 1000), ("nodes", 8))
+        if any(k.name == name for k in method.knobs)
+    }
     for i in range(100):
         tokens = [(i * j + j // 3) % 12 for j in range(30)]
         if i % 4 == 0:
@@ -86,12 +105,16 @@ def test_nothing_grows_across_a_hundred_answers(key):
 
 
 def test_a_run_becomes_a_past_answer_of_its_visitor_alone():
-    loaded, mine, other = FakeLoaded(), Memory(), Memory()
+    loaded = FakeLoaded()
+    mine = Memory()
+    other = Memory()
     first = list(Session(loaded, "autoregressive", memory=mine).run("the cat sat", 12))
     assert len(mine.answers) == 1 and len(mine.answers[0]) == 12 and mine.mark == loaded.name
     Session(loaded, "suffix_decoding", memory=other)
     assert not other.answers and first
-    events = list(Session(loaded, "suffix_decoding", {"caution": 0.0}, Sampling(), mine).run("the cat sat", 12))
+    events = list(
+        Session(loaded, "suffix_decoding", {"caution": 0.0}, Sampling(), mine).run("the cat sat", 12)
+    )
     sources = {e.data["source"] for e in events if getattr(e, "kind", "") == "suffix"}
     assert "answers" in sources and len(mine.answers) == 1  # the same answer is kept once
     lone = list(Session(loaded, "suffix_decoding", {"caution": 0.0}).run("the cat sat", 12))
@@ -99,12 +122,18 @@ def test_a_run_becomes_a_past_answer_of_its_visitor_alone():
 
 
 def test_a_store_that_cannot_be_used_is_named_in_one_sentence(tmp_path):
-    loaded = Loaded("toy", tmp_path, None, None, None, stores={"text": tmp_path / "text", "gone": tmp_path / "gone"})
+    loaded = Loaded(
+        "toy", tmp_path, None, None, None, stores={"text": tmp_path / "text", "gone": tmp_path / "gone"}
+    )
     loaded.__dict__["tokenizer"] = FakeLoaded().tokenizer
     store = object.__new__(Kit)
     store.loaded = loaded
     save(build_store("text", [[1, 2]], mark="of another tokenizer"), tmp_path / "text")
-    for name, words in (("text", "datastore.tokenizer"), ("gone", "datastore.missing"), ("none", "datastore.unknown")):
+    for name, words in (
+        ("text", "datastore.tokenizer"),
+        ("gone", "datastore.missing"),
+        ("none", "datastore.unknown"),
+    ):
         with refuses(ZooError, *words.split()):
             store.open_store(name)
     (tmp_path / "text" / "order.npy").write_bytes(b"")

@@ -1,4 +1,6 @@
-"""DReSD: the nearest states against brute force, partial prefill, greedy equality and the exact distribution."""
+"""DReSD: the nearest states against brute force, partial prefill, greedy equality and the exact
+distribution."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -20,9 +22,12 @@ from .toys import check_distribution, check_greedy, greedy, kit
 
 @pytest.mark.parametrize("prompt", [[1], [3, 7, 1, 1, 3, 7, 2, 3, 7]])
 def test_nearest_of_all_states(prompt):
-    """Keys grow with every round and stay those of a fresh pass over the text; the neighbours are the most similar ones."""
+    """Keys grow with every round and stay those of a fresh pass over the text; the neighbours are the most
+    similar ones."""
     one = kit(12, 1)
-    parts = dresd.METHOD.build(one, **dresd.METHOD.read_knobs({"least": -1.0, "neighbours": 3, "caution": 0.0}))
+    parts = dresd.METHOD.build(
+        one, **dresd.METHOD.read_knobs({"least": -1.0, "neighbours": 3, "caution": 0.0})
+    )
     state = State(list(prompt), limit=90)
     target, drafter = one.target, parts.drafter
     open_run(parts, target, state)
@@ -33,9 +38,13 @@ def test_nearest_of_all_states(prompt):
         states = fresh.sync(state.tokens).hidden_states["final"]
         assert drafter.first == 0 and drafter.count == len(states) == len(state.tokens) - 1
         keys = drafter._key(states)
-        assert torch.allclose(keys, drafter.keys[:drafter.count], atol=1e-5)
+        assert torch.allclose(keys, drafter.keys[: drafter.count], atol=1e-5)
         end = len(state.tokens)
-        brute = [(i + 1, float(keys[i - 1] @ keys[-1])) for i in range(1, end - 1) if state.tokens[i] == state.tokens[-1]]
+        brute = [
+            (i + 1, float(keys[i - 1] @ keys[-1]))
+            for i in range(1, end - 1)
+            if state.tokens[i] == state.tokens[-1]
+        ]
         brute.sort(key=lambda x: -x[1])
         found = drafter.nearest(state.tokens)
         assert [x for _, x in found] == pytest.approx([x for _, x in brute[:3]], abs=1e-4)
@@ -53,7 +62,9 @@ def test_a_part_of_the_prompt_is_enough():
     state = State(list(tokens))
     assert drafter.propose(state, Budget(2, 2, 8)).tokens == (6, 8)
     assert state.notes[0][1]["places"] == [4]
-    assert len(drafter.propose(State([*tokens, 1]), Budget(2, 2, 8))) == 0  # no state for a token the target has not read
+    assert (
+        len(drafter.propose(State([*tokens, 1]), Budget(2, 2, 8))) == 0
+    )  # no state for a token the target has not read
 
 
 def test_chains_are_merged_and_end():
@@ -67,7 +78,10 @@ def test_chains_are_merged_and_end():
     tree = drafter.propose(State(list(tokens)), Budget(2, 3, 9))
     assert paths(tree) == {(6,), (6, 7), (6, 8), (9,), (9, 9)} and len(tree) == 5
     assert all(tokens[o.start] == t for o, t in zip(tree.origin, tree.tokens))
-    assert paths(drafter.propose(State(list(tokens), stop=frozenset({6, 9})), Budget(2, 3, 9))) == {(6,), (9,)}
+    assert paths(drafter.propose(State(list(tokens), stop=frozenset({6, 9})), Budget(2, 3, 9))) == {
+        (6,),
+        (9,),
+    }
     assert len(drafter.propose(State(list(tokens)), Budget(2, 3, 3))) <= 3
 
 
@@ -101,12 +115,25 @@ def test_a_states_key_is_that_of_the_row_that_wrote_the_token(tmp_path):
         at += len(text) + 1
     key = torch.nn.functional.normalize(torch.arange(6.0), dim=0)
     found = store.dense.nearest(store.array, 2, key, 3)
-    brute = sorted(((float(torch.from_numpy(keys[i].astype("float32")) @ key), i) for i, t in enumerate(tokens) if t == 2), reverse=True)
-    assert [x for _, x in found] == pytest.approx([x for x, _ in brute[:3]], abs=1e-5) and all(tokens[p] == 2 for p, _ in found)
+    brute = sorted(
+        (
+            (float(torch.from_numpy(keys[i].astype("float32")) @ key), i)
+            for i, t in enumerate(tokens)
+            if t == 2
+        ),
+        reverse=True,
+    )
+    assert [x for _, x in found] == pytest.approx([x for x, _ in brute[:3]], abs=1e-5) and all(
+        tokens[p] == 2 for p, _ in found
+    )
     assert store.dense.nearest(store.array, 9, key, 3) == [] and store.dense.how == "exact"
     save(store, tmp_path / "dense")
     again = Store.open(tmp_path / "dense")
-    assert isinstance(again.dense.keys, np.memmap) and is_made_for(again.facts["states"], one.target) and again.facts["dim"] == 6
+    assert (
+        isinstance(again.dense.keys, np.memmap)
+        and is_made_for(again.facts["states"], one.target)
+        and again.facts["dim"] == 6
+    )
     assert again.dense.nearest(again.array, 2, key, 3) == found
 
 
@@ -128,7 +155,9 @@ def test_a_graph_finds_the_same_places(tmp_path, monkeypatch):
     key = torch.nn.functional.normalize(torch.arange(6.0), dim=0)
     exact = again.dense.nearest(again.array, 2, key, 4)
     monkeypatch.setattr(near, "FEW", 1)
-    assert [x for _, x in again.dense.nearest(again.array, 2, key, 4)] == pytest.approx([x for _, x in exact], abs=5e-3)
+    assert [x for _, x in again.dense.nearest(again.array, 2, key, 4)] == pytest.approx(
+        [x for _, x in exact], abs=5e-3
+    )
 
 
 def test_without_faiss_the_search_is_exact(monkeypatch):
@@ -153,13 +182,29 @@ def test_dense_store_greedy_and_distribution():
 
 @pytest.mark.parametrize("noise", [1e-5, 3e-3])
 def test_a_target_is_known_again_on_a_processor_that_rounds_otherwise(noise):
-    """Float32 in another order of its sums, and half precision. A digest of rounded numbers is another one on the next machine."""
+    """Float32 in another order of its sums, and half precision. A digest of rounded numbers is another one
+    on the next machine."""
     one, rng = kit(12, 1), torch.Generator().manual_seed(3)
     head = one.target.head
     reported = target_fingerprint(one.target)
-    one.target.head = lambda states: (logits := head(states)) * (1 + noise * torch.randn(logits.shape, generator=rng))
-    assert target_fingerprint(one.target) != reported and is_made_for(reported, one.target) and not is_made_for(reported, kit(12, 5).target)
-    assert not any(is_made_for(other, one.target) for other in ("89aebf618721103d", None, reported[1:], [*reported[1:], "0"], [*reported[1:], float("nan")]))
+    one.target.head = lambda states: (
+        (logits := head(states)) * (1 + noise * torch.randn(logits.shape, generator=rng))
+    )
+    assert (
+        target_fingerprint(one.target) != reported
+        and is_made_for(reported, one.target)
+        and not is_made_for(reported, kit(12, 5).target)
+    )
+    assert not any(
+        is_made_for(other, one.target)
+        for other in (
+            "89aebf618721103d",
+            None,
+            reported[1:],
+            [*reported[1:], "0"],
+            [*reported[1:], float("nan")],
+        )
+    )
 
 
 def test_states_of_another_target_are_refused(tmp_path):
@@ -169,7 +214,11 @@ def test_states_of_another_target_are_refused(tmp_path):
         with refuses(StoreError, "datastore.no_states"):
             dresd_store.METHOD.build(one, **dresd_store.METHOD.read_knobs({}))
     save(dense_store(one), tmp_path / "dense")
-    for name, content in (("keys.npy", b"x"), ("frame.npz", b"x"), ("keys.npy", (tmp_path / "dense" / "keys.npy").read_bytes()[:-9])):
+    for name, content in (
+        ("keys.npy", b"x"),
+        ("frame.npz", b"x"),
+        ("keys.npy", (tmp_path / "dense" / "keys.npy").read_bytes()[:-9]),
+    ):
         old = (tmp_path / "dense" / name).read_bytes()
         (tmp_path / "dense" / name).write_bytes(content)
         with refuses(StoreError, "datastore.damaged"):
@@ -179,7 +228,8 @@ def test_states_of_another_target_are_refused(tmp_path):
 
 
 def test_states_are_compared_in_their_main_directions():
-    """Eighty states of two hundred dimensions, which vary in three of them but for a little noise: three are kept, and they are those."""
+    """Eighty states of two hundred dimensions, which vary in three of them but for a little noise: three
+    are kept, and they are those."""
     from specviz.drafters.lookup.hidden_state_lookup import principal_components
 
     source = torch.Generator().manual_seed(3)

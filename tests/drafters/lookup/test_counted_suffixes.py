@@ -1,4 +1,6 @@
-"""SuffixDecoding: its guess against the published search written out plainly, its memory, greedy equality and the exact distribution."""
+"""SuffixDecoding: its guess against the published search written out plainly, its memory, greedy equality
+and the exact distribution."""
+
 from __future__ import annotations
 
 import heapq
@@ -8,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specviz.core import Budget, State
-from specviz.drafters.lookup.counted_suffixes import PART, CountedSuffixes, PastAnswers, speculate, suffix_states
+from specviz.drafters.lookup.counted_suffixes import (
+    PART,
+    CountedSuffixes,
+    PastAnswers,
+    speculate,
+    suffix_states,
+)
 from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.suffix_automaton import SuffixAutomaton
 from specviz.methods.lookup import suffix_decoding
@@ -17,11 +25,12 @@ from .toys import check_distribution, check_greedy, kit, play_all
 
 
 def count(texts, part):
-    return sum(text[i:i + len(part)] == part for text in texts for i in range(len(text) - len(part) + 1))
+    return sum(text[i : i + len(part)] == part for text in texts for i in range(len(text) - len(part) + 1))
 
 
 def plain_search(texts, context, depth, most, factor, least, wide, own):
-    """The search of the paper over counted strings; own: the context is among the texts, so a match must occur elsewhere too."""
+    """The search of the paper over counted strings; own: the context is among the texts, so a match must
+    occur elsewhere too."""
     best = (0.0, 0, [])
     for n in range(1, min(len(context), depth) + 1):
         start = context[-n:]
@@ -35,7 +44,9 @@ def plain_search(texts, context, depth, most, factor, least, wide, own):
 
 
 def plain_tree(texts, start, depth, room, least, wide):
-    nodes, heap, paths = [], [], []
+    nodes = []
+    heap = []
+    paths = []
 
     def offer(parent, path, prob):
         if len(path) >= depth:
@@ -59,11 +70,25 @@ texts = st.integers(1, 4).flatmap(lambda v: st.lists(st.integers(0, v), min_size
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(texts, st.integers(2, 9), st.sampled_from([1.0, 2.0, 4.0]), st.sampled_from([0.0, 0.1, 0.4]), st.sampled_from([1, 3, 8]))
+@given(
+    texts,
+    st.integers(2, 9),
+    st.sampled_from([1.0, 2.0, 4.0]),
+    st.sampled_from([0.0, 0.1, 0.4]),
+    st.sampled_from([1, 3, 8]),
+)
 def test_guess_in_the_text_itself(text, depth, factor, least, wide):
     index = SuffixAutomaton(depth)
     index.follow(text)
-    guess = speculate(index, index.suffixes(depth), max_nodes=7, factor=factor, offset=0.0, min_prob=least, max_children=wide)
+    guess = speculate(
+        index,
+        index.suffixes(depth),
+        max_nodes=7,
+        factor=factor,
+        offset=0.0,
+        min_prob=least,
+        max_children=wide,
+    )
     score, n, nodes = plain_search([text], text, depth, 7, factor, least, wide, True)
     assert guess.score == pytest.approx(score)
     if nodes:
@@ -78,8 +103,18 @@ def test_guess_in_past_answers(answers, context, depth):
     for answer in answers:
         past.add(answer)
     index = past.halves[0]
-    guess = speculate(index, suffix_states(index, context, depth), max_nodes=7, factor=2.0, offset=0.0, min_prob=0.1, max_children=8)
-    joined = [x for answer in answers for x in [*answer, PART]]  # the mark ends an answer: it counts as going on, but is never drafted
+    guess = speculate(
+        index,
+        suffix_states(index, context, depth),
+        max_nodes=7,
+        factor=2.0,
+        offset=0.0,
+        min_prob=0.1,
+        max_children=8,
+    )
+    joined = [
+        x for answer in answers for x in [*answer, PART]
+    ]  # the mark ends an answer: it counts as going on, but is never drafted
     score, n, nodes = plain_search([joined], context, depth, 7, 2.0, 0.1, 8, False)
     assert guess.score == pytest.approx(score)
     if nodes:
@@ -100,9 +135,16 @@ def kits():
     return [kit(vocab, seed) for vocab, seed in ((4, 0), (12, 1), (2, 3))]
 
 
-@pytest.mark.parametrize("knobs", [{}, {"shape": "path", "factor": 4.0}, {"depth": 8, "least": 0.5, "nodes": 5}])
+@pytest.mark.parametrize(
+    "knobs", [{}, {"shape": "path", "factor": 4.0}, {"depth": 8, "least": 0.5, "nodes": 5}]
+)
 def test_greedy(kits, knobs):
-    assert check_greedy(suffix_decoding.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0, 0]), 48, **knobs) > 1.2
+    assert (
+        check_greedy(
+            suffix_decoding.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0, 0]), 48, **knobs
+        )
+        > 1.2
+    )
 
 
 def test_distribution():

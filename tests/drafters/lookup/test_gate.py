@@ -1,4 +1,6 @@
-"""The gate before lookups, and what a visitor's runs leave behind: compatible, learned from drafts that were never checked, bounded."""
+"""The gate before lookups, and what a visitor's runs leave behind: compatible, learned from drafts that
+were never checked, bounded."""
+
 from __future__ import annotations
 
 import itertools
@@ -29,7 +31,8 @@ class Told(Drafter):
 
 
 def write(gate, rounds, price=ROW, tick=0.0):
-    """Nodes let through each round, while the text counts 0, 1, ... 6, 0, ...; a proposal takes ``tick`` seconds."""
+    """Nodes let through each round, while the text counts 0, 1, ... 6, 0, ...; a proposal takes ``tick``
+    seconds."""
     ticks = itertools.count()
     state, out = State([0], clock=Clock(lambda: tick * next(ticks))), []
     gate.start(state, None, None)
@@ -50,7 +53,9 @@ def write(gate, rounds, price=ROW, tick=0.0):
 
 def test_good_drafts_pass_and_bad_ones_are_held_back():
     assert write(CostGate(Told(True)), 40)[-20:] == [8] * 20
-    assert sum(write(CostGate(Told(False)), 400)[50:]) <= 8  # and what it costs to look again now and then is little
+    assert (
+        sum(write(CostGate(Told(False)), 400)[50:]) <= 8
+    )  # and what it costs to look again now and then is little
 
 
 def test_with_free_rows_everything_passes():
@@ -59,7 +64,8 @@ def test_with_free_rows_everything_passes():
 
 
 def test_it_learns_from_drafts_it_held_back():
-    """A drafter that was wrong for long and is right from now on is let through again, although nothing of it was checked."""
+    """A drafter that was wrong for long and is right from now on is let through again, although nothing of
+    it was checked."""
     drafter = Told(False)
     gate = CostGate(drafter)
     write(gate, 100)
@@ -105,19 +111,25 @@ def test_the_price_is_the_line_through_what_was_measured():
 
 
 def test_expected_tokens_are_weighed_against_the_price():
-    """Against every count tried by hand: a chain whose next token is right with the chance of as many tokens that agree."""
+    """Against every count tried by hand: a chain whose next token is right with the chance of as many
+    tokens that agree."""
     gate = CostGate(Told(True))
     gate.start(State([0]), None, None)
     for agree in (0, 1, 2, 3, 6, 12, 40):
         rates = [RIGHT[max(i for i, n in enumerate(AGREE) if n <= agree + deep)] for deep in range(20)]
-        paces, prob, hoped = [1.0], 1.0, 0.0
+        paces = [1.0]
+        prob = 1.0
+        hoped = 0.0
         for count, rate in enumerate(rates, 1):
             prob *= min(0.995, rate)
             hoped += prob
             paces.append((1 + hoped) / (1 + rules.FIRST + rules.ROW * count))
         best = max(range(21), key=lambda n: paces[n])
         assert gate.best_count(DraftTree.chain(range(20)), agree) == best
-    assert gate.best_count(DraftTree.chain(range(20)), 40) == 20 and gate.best_count(DraftTree.chain(range(20)), 0) == 0
+    assert (
+        gate.best_count(DraftTree.chain(range(20)), 40) == 20
+        and gate.best_count(DraftTree.chain(range(20)), 0) == 0
+    )
     gate.caution = 4.0
     assert gate.best_count(DraftTree.chain(range(20)), 2) == 0
 
@@ -129,8 +141,14 @@ def test_agreement_is_counted_in_the_text_and_believed_elsewhere():
     gate = CostGate(Told(True))
     text = [5, 1, 2, 3, 4, 7, 9, 1, 2, 3, 4]
     assert gate.matching_tokens(tree("context", 5), text) == 4  # the drafter said 3: it looks no further back
-    assert gate.matching_tokens(tree("context", 1), [4, 7, 4]) == 1 and gate.matching_tokens(tree("context", 2), text) == 0
-    assert gate.matching_tokens(tree("text", 5), text) == 1 and gate.matching_tokens(DraftTree.chain([7]), text) == 3
+    assert (
+        gate.matching_tokens(tree("context", 1), [4, 7, 4]) == 1
+        and gate.matching_tokens(tree("context", 2), text) == 0
+    )
+    assert (
+        gate.matching_tokens(tree("text", 5), text) == 1
+        and gate.matching_tokens(DraftTree.chain([7]), text) == 3
+    )
     assert gate.matching_tokens(tree("context", 99), [3] * 100) == AGREE[-1]
 
 
@@ -139,7 +157,11 @@ def test_trees_are_cut_at_their_end_and_followed_to_a_leaf():
     gate.start(State([0]), None, None)
     tree = DraftTree((1, 2, 3), (-1, -1, 1), (-1, -1, -1))
     before = gate.success_rate(3).value, gate.success_rate(4).value
-    assert not gate.compare_with_text([tree, -1, 1, 3], [0, 2, 3, 5]) and gate.success_rate(3).value > before[0] and gate.success_rate(4).value > before[1]
+    assert (
+        not gate.compare_with_text([tree, -1, 1, 3], [0, 2, 3, 5])
+        and gate.success_rate(3).value > before[0]
+        and gate.success_rate(4).value > before[1]
+    )
     assert gate.compare_with_text([tree, -1, 1, 3], [0, 2])
     before = gate.success_rate(4).value
     assert not gate.compare_with_text([tree, -1, 1, 3], [0, 2, 4]) and gate.success_rate(4).value < before
@@ -154,7 +176,10 @@ def test_a_cut_keeps_the_front_of_the_draft_and_says_so():
     tree = gate.propose(state, Budget(8))
     assert tree.tokens == (1, 2, 3) and state.notes[-1][1]["kept"] == 3 and state.notes[-1][1]["found"] == 8
     assert {tree.label(i) for i in range(3)} == {"chosen"} and tree.depths == (1, 2, 3)
-    assert first_nodes(DraftTree((7,), (-1,), (-1,), origin=(Origin("text", 4, 5),)), 1).origin[0].start == 4 and len(first_nodes(tree, 0)) == 0
+    assert (
+        first_nodes(DraftTree((7,), (-1,), (-1,), origin=(Origin("text", 4, 5),)), 1).origin[0].start == 4
+        and len(first_nodes(tree, 0)) == 0
+    )
     assert len(gate.waiting[0][0]) == 8  # all of it is compared with what is written
 
 
@@ -176,7 +201,9 @@ def test_a_long_draft_is_asked_for_where_a_short_one_promises():
         gate.start(state, None, None)
         tree = gate.propose(state, Budget(30))
         notes = [data["value"] for kind, data in state.notes if kind == "threshold"]
-        assert drafter.asked == len(asked) and notes == [asked[-1]]  # the short one is not told when it was asked again
+        assert drafter.asked == len(asked) and notes == [
+            asked[-1]
+        ]  # the short one is not told when it was asked again
         assert len(tree) > 8 if len(asked) == 2 else len(tree) <= 8
     drafter.asked = 0
     gate.propose(State([0]), Budget(8))
@@ -213,7 +240,8 @@ def test_memory_of_another_target_is_forgotten():
 
 
 def test_a_hot_table_goes_on_where_the_last_run_ended():
-    """Token recycling's table after two runs is the replay of all rows of both, in order; without memory only the second's."""
+    """Token recycling's table after two runs is the replay of all rows of both, in order; without memory
+    only the second's."""
     for start in ("hot", "empty"):
         one, table = kit(12, 1, memory=Memory()), {}
         for prompt in ([3, 7, 1], [7, 7, 2]):
@@ -229,4 +257,6 @@ def test_a_hot_table_goes_on_where_the_last_run_ended():
                 at += len(outcome.committed)
             assert parts.drafter.successors == table and len(table) <= one.vocab
         reported = [data for kind, data in state.notes if kind == "successors"]
-        assert len(reported) == len(outcomes) and all(len(row["tokens"]) <= 8 for one_round in reported for row in one_round["rows"])
+        assert len(reported) == len(outcomes) and all(
+            len(row["tokens"]) <= 8 for one_round in reported for row in one_round["rows"]
+        )

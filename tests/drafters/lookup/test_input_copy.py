@@ -1,4 +1,5 @@
 """The input as the draft: where copying begins, goes on, stops and is found again."""
+
 from __future__ import annotations
 
 from specviz.core import Budget, Outcome, Sampling, Scores, State, Verdict
@@ -20,7 +21,9 @@ def drafted(drafter, state, gamma=4):
 
 def commit(drafter, state, tokens):
     state.tokens += tokens
-    drafter.observe(state, Outcome(None, Scores(None), Verdict((), tokens[-1], "bonus"), Budget(), tuple(tokens), (), {}))
+    drafter.observe(
+        state, Outcome(None, Scores(None), Verdict((), tokens[-1], "bonus"), Budget(), tuple(tokens), (), {})
+    )
 
 
 def test_a_token_that_is_there_once_tells_the_place():
@@ -69,7 +72,8 @@ def test_from_the_start_and_no_further_than_an_end_token():
 
 
 def test_a_piece_at_the_inputs_end_counts_as_a_place():
-    """3 2 stands in the middle and at the end: it does not tell the place; 9 at the end alone tells one with nothing behind it."""
+    """3 2 stands in the middle and at the end: it does not tell the place; 9 at the end alone tells one
+    with nothing behind it."""
     source = [3, 2, 6, 7, 3, 2]
     drafter = InputCopy()
     assert drafted(drafter, begun(drafter, [8, 3, 2], source)) == []
@@ -82,4 +86,7 @@ def test_all_that_is_left_of_a_long_input_can_be_copied_in_one_round():
 
     source = list(range(100, 800))
     drafter = InputCopy()
-    assert drafted(drafter, begun(drafter, [100], source), iad.METHOD.read_knobs(iad.METHOD.published)["gamma"]) == source[1:]
+    assert (
+        drafted(drafter, begun(drafter, [100], source), iad.METHOD.read_knobs(iad.METHOD.published)["gamma"])
+        == source[1:]
+    )

@@ -1,4 +1,6 @@
-"""What lookup drafters keep for later runs holds no token of a last round: a stop string may have taken it back, unseen."""
+"""What lookup drafters keep for later runs holds no token of a last round: a stop string may have taken it
+back, unseen."""
+
 from __future__ import annotations
 
 import pytest
@@ -10,12 +12,18 @@ from specviz.drafters.lookup.trigram_search import TrigramSearch
 from specviz.indexes.earlier_answers import Memory
 
 BUDGET = Budget(4, 4, 8)
-DRAFTERS = {"trie": lambda memory: TrieLookahead(memory, 3), "pool": lambda memory: NgramPool(memory, 2), "tri-grams": lambda memory: TrigramSearch(memory=memory)}
+DRAFTERS = {
+    "trie": lambda memory: TrieLookahead(memory, 3),
+    "pool": lambda memory: NgramPool(memory, 2),
+    "tri-grams": lambda memory: TrigramSearch(memory=memory),
+}
 
 
 def play_round(drafter, state, tokens):
     state.tokens += tokens
-    drafter.observe(state, Outcome(None, None, Verdict((), tokens[-1], "bonus"), Budget(), tuple(tokens), (), {}))
+    drafter.observe(
+        state, Outcome(None, None, Verdict((), tokens[-1], "bonus"), Budget(), tuple(tokens), (), {})
+    )
 
 
 @pytest.mark.parametrize("make", DRAFTERS.values(), ids=DRAFTERS)
@@ -31,6 +39,7 @@ def test_a_last_round_is_not_remembered_and_the_ones_before_are(make):
         other = make(memory)
         other.start(State(list(text)), None, None)
         return other.propose(State(list(text)), BUDGET).tokens
+
     assert drafted([5, 7, 8])[:1] == (9,)
     assert drafted([5, 20, 21]) == () == drafted([6, 21, 22])
 

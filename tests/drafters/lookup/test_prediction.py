@@ -1,4 +1,6 @@
-"""A text that the caller expects: copied from the beginning, found again after a difference, and exact whatever it says."""
+"""A text that the caller expects: copied from the beginning, found again after a difference, and exact
+whatever it says."""
+
 from __future__ import annotations
 
 from specviz.core import Budget, Outcome, Scores, State, Verdict
@@ -22,7 +24,9 @@ def drafted(drafter, state, gamma=4):
 
 def commit(drafter, state, *tokens):
     state.tokens += tokens
-    drafter.observe(state, Outcome(None, Scores(None), Verdict((), tokens[-1], "bonus"), Budget(), tokens, (), {}))
+    drafter.observe(
+        state, Outcome(None, Scores(None), Verdict((), tokens[-1], "bonus"), Budget(), tokens, (), {})
+    )
 
 
 def test_it_is_copied_from_its_beginning_before_anything_is_written():

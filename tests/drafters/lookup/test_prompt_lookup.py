@@ -1,4 +1,6 @@
-"""Methods that copy from the text so far: greedy equality, the exact distribution, what they draft and from where."""
+"""Methods that copy from the text so far: greedy equality, the exact distribution, what they draft and from
+where."""
+
 from __future__ import annotations
 
 import pytest
@@ -10,10 +12,15 @@ from specviz.methods.lookup import anpd, copy_or_draft, copyspec, sam_decoding
 from .toys import check_distribution, check_greedy, kit, play_all
 
 METHODS = [
-    (anpd.METHOD, {}), (anpd.METHOD, {"least": 3, "gamma": 3}), (copyspec.METHOD, {}),
+    (anpd.METHOD, {}),
+    (anpd.METHOD, {"least": 3, "gamma": 3}),
+    (copyspec.METHOD, {}),
     (copyspec.METHOD, {"gram": 1, "occurrence": "latest"}),
-    (copy_or_draft.METHOD, {}), (copy_or_draft.METHOD, {"gram": 1, "block": 2, "gamma": 3}),
-    (sam_decoding.METHOD, {}), (sam_decoding.METHOD, {"least": 1, "gamma": 5}), (sam_decoding.METHOD, {"otherwise": "token recycling"}),
+    (copy_or_draft.METHOD, {}),
+    (copy_or_draft.METHOD, {"gram": 1, "block": 2, "gamma": 3}),
+    (sam_decoding.METHOD, {}),
+    (sam_decoding.METHOD, {"least": 1, "gamma": 5}),
+    (sam_decoding.METHOD, {"otherwise": "token recycling"}),
 ]
 NAMES = [f"{m.key} {k}" for m, k in METHODS]
 
@@ -30,10 +37,16 @@ def test_greedy(method, knobs, kits):
     assert check_greedy(method, kits, prompts, 48, **knobs) > 1.2
 
 
-@pytest.mark.parametrize("method, knobs", [
-    (copy_or_draft.METHOD, {"gram": 1, "block": 2, "gamma": 2}), (anpd.METHOD, {"gamma": 2}), (copyspec.METHOD, {"gram": 1, "block": 2}), (sam_decoding.METHOD, {"least": 1, "gamma": 2}),
-    (sam_decoding.METHOD, {"gamma": 2, "otherwise": "token recycling", "nodes": 3}),
-])
+@pytest.mark.parametrize(
+    "method, knobs",
+    [
+        (copy_or_draft.METHOD, {"gram": 1, "block": 2, "gamma": 2}),
+        (anpd.METHOD, {"gamma": 2}),
+        (copyspec.METHOD, {"gram": 1, "block": 2}),
+        (sam_decoding.METHOD, {"least": 1, "gamma": 2}),
+        (sam_decoding.METHOD, {"gamma": 2, "otherwise": "token recycling", "nodes": 3}),
+    ],
+)
 def test_distribution(method, knobs):
     check_distribution(method, kit(3), **knobs)
 
@@ -50,7 +63,9 @@ def test_copies_say_where_from():
     for drafter in (GramCopy(3), SuffixCopy(3), NgramDraft(4)):
         tree, notes = drafted(drafter, text)
         assert tree.tokens == (8, 9, 1, 5)
-        assert [text[o.start] for o in tree.origin] == [8, 9, 1, 5] and {o.source for o in tree.origin} == {"context"}
+        assert [text[o.start] for o in tree.origin] == [8, 9, 1, 5] and {o.source for o in tree.origin} == {
+            "context"
+        }
     tree, notes = drafted(GramCopy(3), text)
     assert notes["match"] == {"start": 0, "end": 3, "n": 3, "copied": 4}
     assert drafted(NgramDraft(4), text)[1]["backoff"] == {"orders": [4, 4, 4, 4], "longest": 4}
@@ -76,7 +91,8 @@ def test_longer_matches_go_further():
 
 
 def test_follows_any_text():
-    """A drafter asked about a continuation that never came drafts as a fresh one does, and so it does afterwards."""
+    """A drafter asked about a continuation that never came drafts as a fresh one does, and so it does
+    afterwards."""
     run = [1, 2, 3, 4, 1, 2, 5, 1, 2, 3]
     for make in (lambda: GramCopy(2), lambda: SuffixCopy(1), lambda: NgramDraft(3)):
         drafter = make()

@@ -1,4 +1,6 @@
-"""RASD: pruning, the union's owners, greedy equality and the exact distribution with drawn and retrieved siblings."""
+"""RASD: pruning, the union's owners, greedy equality and the exact distribution with drawn and retrieved
+siblings."""
+
 from __future__ import annotations
 
 import torch
@@ -34,7 +36,9 @@ def test_greedy():
 
 def test_distribution():
     check_distribution(rasd.METHOD, kit(3), count=2, nodes=2, depth=2, width=2, found=2)
-    check_distribution(rasd.METHOD, kit(3, sharp=0.7), prompt=(1, 1, 2, 1), count=2, nodes=2, depth=1, found=3)
+    check_distribution(
+        rasd.METHOD, kit(3, sharp=0.7), prompt=(1, 1, 2, 1), count=2, nodes=2, depth=1, found=3
+    )
 
 
 def test_who_proposed_what_is_reported():

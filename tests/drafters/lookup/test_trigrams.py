@@ -1,4 +1,5 @@
 """ADED: the matrix, the search, greedy equality and the exact distribution."""
+
 from __future__ import annotations
 
 import math
@@ -8,7 +9,14 @@ import numpy as np
 import pytest
 
 from specviz.core import Budget, State
-from specviz.drafters.lookup.trigram_search import KEPT, MOST, PAIRS, TrigramMatrix, TrigramSearch, most_visited
+from specviz.drafters.lookup.trigram_search import (
+    KEPT,
+    MOST,
+    PAIRS,
+    TrigramMatrix,
+    TrigramSearch,
+    most_visited,
+)
 from specviz.indexes.earlier_answers import Memory
 from specviz.indexes.suffix_array import PART
 from specviz.indexes.trigrams import Trigrams
@@ -57,12 +65,18 @@ def test_search_visits():
 def value(matrix, place, explore=32.0):
     """The published score of a child, from its parent's visits and its own."""
     up = place.parent
-    bonus = (explore + math.log((up.visits + 9) / 8)) * math.sqrt(up.visits) * matrix[up.pair][place.token] / (1 + place.visits)
+    bonus = (
+        (explore + math.log((up.visits + 9) / 8))
+        * math.sqrt(up.visits)
+        * matrix[up.pair][place.token]
+        / (1 + place.visits)
+    )
     return place.reward / place.visits + bonus
 
 
 def test_the_search_selects_by_the_published_score():
-    """After any number of steps the next child is the one with the best mean reward plus bonus; an untried one goes first."""
+    """After any number of steps the next child is the one with the best mean reward plus bonus; an untried
+    one goes first."""
     drafter = started([1, 2, 3, 1, 2, 3, 1, 2, 4, 5, 1, 2, 6, 1, 2, 3], explore=2.0)
     for steps in range(1, 60):
         drafter.iterations = steps
@@ -89,7 +103,9 @@ def test_budget_and_end_tokens():
     assert len(drafter.propose(State(list(text)), Budget(4, 12, 3))) <= 3
     tree = drafter.propose(State(list(text), stop=frozenset({3, 4})), Budget(4, 12, 16))
     assert sorted(tree.tokens) == [3, 4] and set(tree.parents) == {-1}
-    assert drafter.propose(State(list(text)), Budget(4, 12, 9)) == drafter.propose(State(list(text)), Budget(4, 12, 9))
+    assert drafter.propose(State(list(text)), Budget(4, 12, 9)) == drafter.propose(
+        State(list(text)), Budget(4, 12, 9)
+    )
 
 
 @pytest.mark.parametrize("prompt", [[1], [1, 1], [1, 1, 1, 1, 1]])
@@ -100,9 +116,14 @@ def test_small_prompts(prompt):
 
 
 def test_the_matrix_begins_with_a_corpus_and_outlives_the_run():
-    """A prompt that says nothing of the pair (7, 8): a library does, and what a run adds to it is there in the next one."""
+    """A prompt that says nothing of the pair (7, 8): a library does, and what a run adds to it is there in
+    the next one."""
     corpus = Trigrams(np.concatenate([np.array([7, 8, token, PART], np.uint32) for token in (9, 9, 9, 4)]))
-    assert len(corpus) == 2 and corpus.successors((7, 8), 12) == [(9, 0.75), (4, 0.25)] and corpus.successors((8, 9), 12) == []
+    assert (
+        len(corpus) == 2
+        and corpus.successors((7, 8), 12) == [(9, 0.75), (4, 0.25)]
+        and corpus.successors((8, 9), 12) == []
+    )
     assert len(started([5, 7, 8]).propose(State([5, 7, 8]), Budget(3, 4, 8))) == 0
     memory = Memory()
     drafter = started([5, 7, 8], memory=memory, corpus=corpus)
@@ -124,7 +145,17 @@ def test_the_memory_of_the_matrix_is_bounded():
 
 def test_greedy():
     kits = [kit(vocab, seed) for vocab, seed in ((4, 0), (12, 1), (2, 3))]
-    assert check_greedy(aded.METHOD, kits, ([1], [1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0, 0]), 32, iterations=40, start="prompt") > 1.2
+    assert (
+        check_greedy(
+            aded.METHOD,
+            kits,
+            ([1], [1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0, 0]),
+            32,
+            iterations=40,
+            start="prompt",
+        )
+        > 1.2
+    )
 
 
 def test_distribution():
@@ -132,7 +163,9 @@ def test_distribution():
 
 
 def test_visits_are_reported():
-    _, outcomes, state = play_all(aded.METHOD, kit(4), [1, 2, 0, 1, 2, 0, 1], 12, iterations=20, start="prompt")
+    _, outcomes, state = play_all(
+        aded.METHOD, kit(4), [1, 2, 0, 1, 2, 0, 1], 12, iterations=20, start="prompt"
+    )
     reported = [data for kind, data in state.notes if kind == "search"]
     assert len(reported) == sum(len(o.tree) > 0 for o in outcomes) > 0
     assert [len(t["visits"]) for t in reported] == [len(o.tree) for o in outcomes if len(o.tree)]

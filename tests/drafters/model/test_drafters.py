@@ -1,4 +1,5 @@
 """Drafters against naive rewrites of what their papers say."""
+
 import random
 
 import pytest
@@ -21,7 +22,7 @@ from ...methods.toys import Rows, kit
 
 def naive_match(tokens, longest, latest):
     for n in range(longest, 0, -1):
-        ends = [e for e in range(n, len(tokens)) if tokens[e - n:e] == tokens[len(tokens) - n:]]
+        ends = [e for e in range(n, len(tokens)) if tokens[e - n : e] == tokens[len(tokens) - n :]]
         if ends:
             return (ends[-1] if latest else ends[0]), n
     return 0, 0
@@ -85,9 +86,13 @@ def test_recycling_starts_warm_with_the_pairs_of_the_prompt():
 
 def test_lookahead_pool_and_window_are_a_replay_of_the_paper():
     """The window as a table of columns, read from the target without any tree."""
-    W, N, G = 4, 4, 3
+    W = 4
+    N = 4
+    G = 3
     drafter = Lookahead(W, N, G)
-    net, pool, levels = TinyNet(12, 3), {}, None
+    net = TinyNet(12, 3)
+    pool = {}
+    levels = None
     for before, outcome, _ in play_all(drafter, Fixed(N - 1, G)):
         if levels is None:
             levels = [[before[:6][7 * i % 6] for i in range(W + N - 3)]]
@@ -129,8 +134,8 @@ def test_jacobi_guesses_are_the_targets_answers_to_its_last_guesses():
         if guesses is not None:
             n = min(len(guesses), len(outcome.tree))
             assert list(outcome.tree.tokens[:n]) == guesses[:n]
-        answers = net.logits(before + list(outcome.tree.tokens))[len(before) - 1:].argmax(-1).tolist()
-        guesses = answers[len(outcome.verdict.path) + 1:]
+        answers = net.logits(before + list(outcome.tree.tokens))[len(before) - 1 :].argmax(-1).tolist()
+        guesses = answers[len(outcome.verdict.path) + 1 :]
 
 
 def test_a_chain_stops_when_asked_and_keeps_the_token_it_looked_at():
@@ -143,7 +148,9 @@ def test_a_chain_stops_when_asked_and_keeps_the_token_it_looked_at():
     things = kit(6)
     for sampling in (Sampling(), Sampling(1.0)):
         seen.clear()
-        tree = DraftChain(things.open("draft")).propose(State([1, 2, 3], sampling, RandomStreams(2)), Budget(gamma=5, stop=stop))
+        tree = DraftChain(things.open("draft")).propose(
+            State([1, 2, 3], sampling, RandomStreams(2)), Budget(gamma=5, stop=stop)
+        )
         assert len(tree) == 2 and [s.token for s in seen] == list(tree.tokens)
         assert all(float(s.probs.sum()) == pytest.approx(1) for s in seen)
     assert float(seen[0].probs.max()) < 1

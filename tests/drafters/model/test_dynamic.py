@@ -1,4 +1,5 @@
 """Trees that follow the draft's confidence or a plan, against brute force."""
+
 import heapq
 import itertools
 import math
@@ -29,13 +30,16 @@ def model(vocab, seed):
 @pytest.mark.parametrize("temperature, with_temperature", [(0.0, True), (0.5, True), (0.5, False)])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_confident_tree_keeps_the_most_probable_paths(seed, temperature, with_temperature):
-    """With a beam that cuts nothing off: the best of all paths of the full tree. The authors score at temperature 1 whatever the run's is."""
+    """With a beam that cuts nothing off: the best of all paths of the full tree. The authors score at
+    temperature 1 whatever the run's is."""
     rows, draft = model(4, seed)
 
     def hot(tokens):
         return (draft(tokens).log() / (temperature if temperature and with_temperature else 1)).softmax(-1)
 
-    tree = ConfidentTree(rows, beam=16, with_temperature=with_temperature).propose(State([0], Sampling(temperature)), Budget(gamma=3, width=4, nodes=9))
+    tree = ConfidentTree(rows, beam=16, with_temperature=with_temperature).propose(
+        State([0], Sampling(temperature)), Budget(gamma=3, width=4, nodes=9)
+    )
     token_probs = {path: p for n in (1, 2, 3) for path, p in target_probs(hot, 4, n).items()}
     assert sorted(paths(tree)) == sorted(sorted(token_probs, key=lambda path: -token_probs[path])[:9])
     assert set(tree.draw) == {-1}
@@ -43,24 +47,34 @@ def test_the_confident_tree_keeps_the_most_probable_paths(seed, temperature, wit
 
 @pytest.mark.parametrize("width", [2, 99])
 def test_no_rounding_makes_a_child_worth_more_than_its_parent(width):
-    """A child that is as good as sure: its logit less the sum of all may be a little above nothing, and a cut that kept the child would
-    lose its parent."""
+    """A child that is as good as sure: its logit less the sum of all may be a little above nothing, and a
+    cut that kept the child would lose its parent."""
     torch.manual_seed(0)
     sure = 40 * torch.rand(200, 1)
     rows = torch.cat([sure, sure - 30, sure - 60], 1)
     above = -torch.rand(200)
-    found, parents, tokens = ConfidentTree(None, 200)._children(rows, above, Budget(width=width, nodes=90), State([0]))
+    found, parents, tokens = ConfidentTree(None, 200)._children(
+        rows, above, Budget(width=width, nodes=90), State([0])
+    )
     assert set(tokens.tolist()) == {0} and bool((found <= above[parents]).all())
     assert torch.allclose(found, above[parents], atol=1e-4)
 
 
 @pytest.mark.parametrize("width, nodes", [(1, 3), (4, 90), (6, 9)])
 def test_the_children_found_on_the_host_are_those_that_tensors_find(width, nodes):
-    rows, worth = torch.randn(5, 40, generator=torch.Generator().manual_seed(width)), [0.0, -1.5, -0.2, -0.7, -3.0]
-    tree, asked = ConfidentTree(None, 5, with_temperature=True), (Budget(width=width, nodes=nodes), State([0], Sampling(0.7)))
+    rows, worth = (
+        torch.randn(5, 40, generator=torch.Generator().manual_seed(width)),
+        [0.0, -1.5, -0.2, -0.7, -3.0],
+    )
+    tree, asked = (
+        ConfidentTree(None, 5, with_temperature=True),
+        (Budget(width=width, nodes=nodes), State([0], Sampling(0.7))),
+    )
     found = tree._few(rows, worth, *asked)
     values, parents, tokens = tree._children(rows, torch.tensor(worth), *asked)
-    assert [(at, token) for _, at, token in found] == list(zip(parents.tolist(), tokens.tolist())) and len(found) == min(nodes, 5 * width)
+    assert [(at, token) for _, at, token in found] == list(zip(parents.tolist(), tokens.tolist())) and len(
+        found
+    ) == min(nodes, 5 * width)
     assert torch.allclose(torch.tensor([value for value, _, _ in found]), values, atol=1e-5)
 
 
@@ -80,19 +94,25 @@ def test_a_node_is_not_asked_for_children_that_cannot_be_kept(seed):
     few, all_of_them = State([0]), State([0])
     tree = ConfidentTree(rows, beam=3).propose(few, Budget(gamma=5, width=3, nodes=4))
     full = ConfidentTree(rows, beam=3).propose(all_of_them, Budget(gamma=5, width=3, nodes=99))
-    prob = {path: math.prod(float(draft(path[:n])[path[n]]) for n in range(len(path))) for path in paths(full)}
+    prob = {
+        path: math.prod(float(draft(path[:n])[path[n]]) for n in range(len(path))) for path in paths(full)
+    }
     assert sorted(paths(tree)) == sorted(sorted(prob, key=lambda path: -prob[path])[:4])
     assert few.notes[-1][1]["grown"] < all_of_them.notes[-1][1]["grown"]
 
 
 def test_opt_tree_stops_when_a_level_promises_too_little():
     rows, draft = model(4, 2)
-    token_probs, hoped, asked = [], [0.0], [1]
+    token_probs = []
+    hoped = [0.0]
+    asked = [1]
     for depth in (1, 2, 3):
         level = target_probs(draft, 4, depth).values()
         token_probs += level
         hoped.append(sum(sorted(token_probs)[-3:]))
-        asked.append(sum(prob > sorted(token_probs)[-3] for prob in level))  # below the others nothing can be kept
+        asked.append(
+            sum(prob > sorted(token_probs)[-3] for prob in level)
+        )  # below the others nothing can be kept
     gains = [after - before for before, after in zip(hoped, hoped[1:])]
     assert gains[0] > gains[1] > gains[2] > 0 and asked[1] == 2
     for level, gain in enumerate(gains, start=1):
@@ -115,7 +135,9 @@ def test_dyspec_grows_where_the_value_is_greatest(ahead):
     """A naive rewrite that scores every node when it needs it, at temperature 0 where nothing is random."""
     rows, draft = model(5, 6)
     tree = GreedyTree(rows, ahead).propose(State([0]), Budget(gamma=4, width=3, nodes=10))
-    heap, want, tried = [(-1.0, 0, ())], [], {}
+    heap = [(-1.0, 0, ())]
+    want = []
+    tried = {}
     for count in itertools.count(1, 2):
         if len(want) == 10:
             break
@@ -136,7 +158,9 @@ def test_dyspec_grows_where_the_value_is_greatest(ahead):
 def test_dyspec_draws_follow_their_distributions():
     rows, draft = model(5, 6)
     for seed in range(10):
-        tree = GreedyTree(rows).propose(State([0], Sampling(1.0), RandomStreams(seed)), Budget(gamma=4, width=4, nodes=9))
+        tree = GreedyTree(rows).propose(
+            State([0], Sampling(1.0), RandomStreams(seed)), Budget(gamma=4, width=4, nodes=9)
+        )
         assert len(tree) == 9
         for i in range(9):
             probs = draft([tree.tokens[j] for j in tree.path(i)[:-1]])
@@ -145,7 +169,8 @@ def test_dyspec_draws_follow_their_distributions():
 
 
 def test_dyspec_with_a_threshold_keeps_every_place_worth_more_than_its_share():
-    """A naive rewrite at temperature 0: every place that is worth more than 1 / nodes gets its token, level by level."""
+    """A naive rewrite at temperature 0: every place that is worth more than 1 / nodes gets its token, level
+    by level."""
     rows, draft = model(5, 6)
     tree = GreedyTree(rows, layered=True).propose(State([0]), Budget(gamma=4, width=5, nodes=12))
     want, level = [], [((), 1.0)]
@@ -161,7 +186,10 @@ def test_dyspec_with_a_threshold_keeps_every_place_worth_more_than_its_share():
         level = below
     assert paths(tree) == want and len(want) > 4
     passes = GreedyTree(rows, layered=True)
-    rows.score, calls = (lambda given, start=0, score=rows.score: calls.append(len(given)) or score(given, start)), []
+    rows.score, calls = (
+        (lambda given, start=0, score=rows.score: calls.append(len(given)) or score(given, start)),
+        [],
+    )
     passes.propose(State([0]), Budget(gamma=4, width=5, nodes=12))
     assert len(calls) <= 4, "a forward a level"
 
@@ -171,7 +199,10 @@ def test_a_draft_with_a_temperature_of_its_own_says_so_in_its_distributions(laye
     """Also at temperature 0 of the run, where the most probable tokens would be taken otherwise."""
     rows, draft = model(5, 6)
     for sampling in (Sampling(), Sampling(1.0)):
-        for drafter in (GreedyTree(rows, temperature=0.6, layered=layered), DraftShape(rows, full_tree((3, 2)), temperature=0.6)):
+        for drafter in (
+            GreedyTree(rows, temperature=0.6, layered=layered),
+            DraftShape(rows, full_tree((3, 2)), temperature=0.6),
+        ):
             tree = drafter.propose(State([0], sampling, RandomStreams(3)), Budget(gamma=3, width=3, nodes=9))
             assert len(tree) > 3 and {tree.label(i) for i in range(len(tree))} == {"without_replacement"}
             probs = (draft([]).log() / 0.6).softmax(-1)
@@ -180,7 +211,9 @@ def test_a_draft_with_a_temperature_of_its_own_says_so_in_its_distributions(laye
 
 def test_golden_values_of_sequoias_program():
     plan = SequoiaPlan(ACCEPT, 7, 4)
-    got = {(m, levels): float(plan.value[m, levels]) for m, levels in ((4, 3), (4, 5), (8, 3), (8, 5), (8, 2))}
+    got = {
+        (m, levels): float(plan.value[m, levels]) for m, levels in ((4, 3), (4, 5), (8, 3), (8, 5), (8, 2))
+    }
     assert got.pop((8, 2)) == -math.inf
     assert got == pytest.approx({(4, 3): 2.16, (4, 5): 2.176, (8, 3): 2.56, (8, 5): 2.7456})
 
@@ -229,7 +262,15 @@ def test_sequoia_counts_which_sibling_was_accepted_and_plans_from_it():
     assert len(tree) == 4 and state.notes[1][1]["nodes"] == 4
     hits, looks = list(drafter.hits), list(drafter.looks)
     second = tree.children(-1)[1]
-    outcome = Outcome(tree, Scores(torch.zeros(5, 5)), Verdict((second,), 3, "correction"), Budget(), (tree.tokens[second], 3), (0,), {})
+    outcome = Outcome(
+        tree,
+        Scores(torch.zeros(5, 5)),
+        Verdict((second,), 3, "correction"),
+        Budget(),
+        (tree.tokens[second], 3),
+        (0,),
+        {},
+    )
     for _ in range(400):
         drafter.observe(state, outcome)
     assert drafter.hits[0] == hits[0] and drafter.hits[1] == hits[1] + 400
@@ -249,6 +290,17 @@ def test_sequoia_tries_two_sizes_before_it_believes_the_costs():
             tree = drafter.propose(state, Budget(gamma=3, width=2, nodes=8))
             sizes.append(len(tree))
             state.costs.learn(len(tree), 1.0 + cost * len(tree), max(tree.depths), 0.0)
-            drafter.observe(state, Outcome(tree, Scores(torch.zeros(1, 5)), Verdict((0,), 3, "correction"), Budget(), (1, 3), (0,), {}))
+            drafter.observe(
+                state,
+                Outcome(
+                    tree,
+                    Scores(torch.zeros(1, 5)),
+                    Verdict((0,), 3, "correction"),
+                    Budget(),
+                    (1, 3),
+                    (0,),
+                    {},
+                ),
+            )
         assert sizes[:8] == [2] * 4 + [8] * 4 and len(set(sizes[8:])) == 1
         assert sizes[8] == 8 if want == 8 else sizes[8] <= 2

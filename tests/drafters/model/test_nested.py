@@ -1,4 +1,6 @@
-"""Sizes inside one draft model: who speaks, under which distribution, and what a chain tells of its agreement with the target."""
+"""Sizes inside one draft model: who speaks, under which distribution, and what a chain tells of its
+agreement with the target."""
+
 from __future__ import annotations
 
 import pytest
@@ -31,17 +33,28 @@ def net():
 def test_each_token_follows_the_distribution_of_the_smallest_size_that_is_sure(net, size):
     sure, met = 0.33, set()
     for seed in range(6):
-        drafter, state = NestedChain(TinyTarget(net), size, sure), State(TEXT[:2 + seed % 4], Sampling(1.0, seed=seed))
+        drafter, state = (
+            NestedChain(TinyTarget(net), size, sure),
+            State(TEXT[: 2 + seed % 4], Sampling(1.0, seed=seed)),
+        )
         tree = drafter.propose(state, Budget(5))
-        (_, reported), = state.notes
+        ((_, reported),) = state.notes
         for i, at in enumerate(reported["used"]):
             before = [*state.tokens, *tree.tokens[:i]]
             each = [said_by(net, layers, before).softmax(-1) for layers in LAYERS]
-            wanted = size if size is not None else next((k for k, probs in enumerate(each) if float(probs.max()) >= sure), 2)
+            wanted = (
+                size
+                if size is not None
+                else next((k for k, probs in enumerate(each) if float(probs.max()) >= sure), 2)
+            )
             assert at == wanted % 3 and torch.allclose(tree.draft_probs(i), each[at], atol=1e-9)
             assert reported["sure"][i] == pytest.approx(float(each[at].max()), abs=1e-4)
             met.add(at)
-    assert len(met) == (3 if size is None else 1) and reported["layers"] == list(LAYERS) and reported["least"] == (sure if size is None else 0.0)
+    assert (
+        len(met) == (3 if size is None else 1)
+        and reported["layers"] == list(LAYERS)
+        and reported["least"] == (sure if size is None else 0.0)
+    )
 
 
 def test_a_larger_size_reads_what_it_missed_in_one_pass(net):
@@ -64,7 +77,8 @@ def test_a_model_that_leaves_nothing_out_has_one_size(net):
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_agreement_is_what_both_distributions_have_in_common_at_the_judged_places(net, temperature):
-    """By hand, without caches; places behind a refusal are not told, and a token's chance to pass is what is told."""
+    """By hand, without caches; places behind a refusal are not told, and a token's chance to pass is what
+    is told."""
     small = TinyNet(12, 5, layers=2, sharp=1.2)
     target, parts = TinyTarget(net), Parts(OverlapChain(TinyTarget(small)), Fixed(3), TokenRejection())
     state, lengths = State(list(TEXT), Sampling(temperature, seed=2), limit=24), set()
@@ -72,7 +86,7 @@ def test_agreement_is_what_both_distributions_have_in_common_at_the_judged_place
     while not state.done:
         text, state.notes = list(state.tokens), []
         outcome = play(parts, target, state)
-        (kind, reported), = state.notes or [("overlap", {"line": []})]
+        ((kind, reported),) = state.notes or [("overlap", {"line": []})]
         count = min(len(outcome.verdict.path) + (outcome.verdict.kind == "correction"), len(outcome.tree))
         assert kind == "overlap" and count <= len(reported["line"]) <= count + 1
         for i, common in enumerate(reported["line"]):

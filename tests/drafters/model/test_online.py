@@ -1,4 +1,6 @@
-"""A draft that learns while it serves: what a step is made of, that agreement rises, and that a seed gives the same run again."""
+"""A draft that learns while it serves: what a step is made of, that agreement rises, and that a seed gives
+the same run again."""
+
 from __future__ import annotations
 
 import pytest
@@ -21,7 +23,9 @@ def served(length, rate=1e-2, every=4, temperature=1.0, seed=5, kind=OnlineChain
     net = TinyNet(12, 3, sharp=1.5)
     drafter = kind(TinyTarget(TinyNet(12, 8, sharp=1.5), 400), every, rate)
     target, parts = TinyTarget(net, 400), Parts(drafter, Fixed(3), TokenRejection())
-    state, reported, outcomes = State(list(TEXT), Sampling(temperature, seed=seed), limit=length), [], []
+    state = State(list(TEXT), Sampling(temperature, seed=seed), limit=length)
+    reported = []
+    outcomes = []
     open_run(parts, target, state)
     while not state.done:
         state.notes = []
@@ -38,17 +42,23 @@ def long():
 def test_agreement_rises_and_what_never_learned_stays_behind(long):
     drafter, _, reported, _ = long
     steps = [note for note in reported if "now" in note]
-    early, late = steps[:len(steps) // 3], steps[-len(steps) // 3:]
+    early, late = steps[: len(steps) // 3], steps[-len(steps) // 3 :]
 
     def mean(notes, name):
         return sum(note[name] for note in notes) / len(notes)
 
     assert len(steps) == drafter.updates >= 9
     gained = [mean(part, "now") - mean(part, "before") for part in (early, late)]
-    assert gained[1] > 0.08 and gained[1] > gained[0] + 0.04, "both on the same places: the text itself is easy here and hard there"
-    assert steps[0]["before"] == pytest.approx(steps[0]["now"], abs=1e-4), "before the first step both are one"
+    assert gained[1] > 0.08 and gained[1] > gained[0] + 0.04, (
+        "both on the same places: the text itself is easy here and hard there"
+    )
+    assert steps[0]["before"] == pytest.approx(steps[0]["now"], abs=1e-4), (
+        "before the first step both are one"
+    )
     fresh = TinyNet(12, 8, sharp=1.5)
-    assert torch.equal(drafter.original.net.embedding, fresh.embedding) and not torch.equal(drafter.model.net.embedding, fresh.embedding)
+    assert torch.equal(drafter.original.net.embedding, fresh.embedding) and not torch.equal(
+        drafter.model.net.embedding, fresh.embedding
+    )
 
 
 def test_a_seed_gives_the_same_run_again(long):
@@ -73,26 +83,32 @@ class Told(OnlineChain):
     def learn(self, tokens, places):
         before = [weight.detach().clone() for weight in self.model.weights]
         super().learn(tokens, places)
-        self.lessons = [*getattr(self, "lessons", []), (list(tokens), places, before, [w.detach().clone() for w in self.model.weights])]
+        self.lessons = [
+            *getattr(self, "lessons", []),
+            (list(tokens), places, before, [w.detach().clone() for w in self.model.weights]),
+        ]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_step_is_soft_cross_entropy_at_the_refused_places(temperature):
-    """The first step by hand: the target's distributions without a cache, the gradient by plain operations, AdamW's first update."""
+    """The first step by hand: the target's distributions without a cache, the gradient by plain operations,
+    AdamW's first update."""
     drafter, state, _, _ = served(60, every=3, temperature=temperature, kind=Told)
     tokens, places, before, after = drafter.lessons[0]
     net, plain = TinyNet(12, 3, sharp=1.5), TinyTarget(TinyNet(12, 8, sharp=1.5)).learning()
     assert len(places) == 3 and all(place.refused for place in places)
     loss = 0.0
     for place in places:
-        p = net.logits(tokens[:place.at])[-1].softmax(-1)
+        p = net.logits(tokens[: place.at])[-1].softmax(-1)
         assert torch.allclose(p, place.logits.softmax(-1), atol=1e-9)
-        loss = loss - (p * plain.logits(tokens[:place.at])[-1].log_softmax(-1)).sum() / 3
+        loss = loss - (p * plain.logits(tokens[: place.at])[-1].log_softmax(-1)).sum() / 3
     loss.backward()
     scale = min(1.0, 1.0 / float(torch.stack([w.grad.norm() for w in plain.weights]).norm()))
     for weight, old, new in zip(plain.weights, before, after):
         grad = weight.grad * scale
-        assert torch.equal(weight.detach(), old) and torch.allclose(new, old - 1e-2 * grad / (grad.abs() + 1e-8), atol=1e-6)
+        assert torch.equal(weight.detach(), old) and torch.allclose(
+            new, old - 1e-2 * grad / (grad.abs() + 1e-8), atol=1e-6
+        )
 
 
 def test_its_cache_is_that_of_the_weights_it_has_now(long):

@@ -1,11 +1,22 @@
-"""A chain that a draft model writes in one call is the one that its passes give: tokens, distributions, states, and what lies in its cache."""
+"""A chain that a draft model writes in one call is the one that its passes give: tokens, distributions,
+states, and what lies in its cache."""
+
 from __future__ import annotations
 
 import random
 
 import pytest
 
-from specviz.core import Budget, DraftTree, RandomStreams, Sampling, State, Step, StopBelowProbability, UnbatchedCall
+from specviz.core import (
+    Budget,
+    DraftTree,
+    RandomStreams,
+    Sampling,
+    State,
+    Step,
+    StopBelowProbability,
+    UnbatchedCall,
+)
 from specviz.drafters.model.chain import DraftChain, StateChain
 from specviz.targets.fast import FastModel, FastTarget
 
@@ -22,9 +33,12 @@ def model(request, tmp_path_factory):
 
 
 def chains(model, sampling, gamma=4, stop=None, rounds=12, chain=DraftChain, rng=0):
-    """Trees of a run of either kind of target, both told the same text; it goes on behind right, wrong and long guesses."""
+    """Trees of a run of either kind of target, both told the same text; it goes on behind right, wrong and
+    long guesses."""
     pair = [chain(kind(model)) for kind in (FastTarget, PassByPass)]
-    source, tokens, reported = random.Random(1), [3, 7, 9, 1], []
+    source = random.Random(1)
+    tokens = [3, 7, 9, 1]
+    reported = []
     rolls = [RandomStreams(rng), RandomStreams(rng)]
     for n in range(rounds):
         budget = Budget(gamma=gamma, stop=stop(n)) if stop else Budget(gamma=gamma)
@@ -67,7 +81,10 @@ def test_another_temperature_has_other_distributions(model):
     """What the tests above would miss if the temperature were not used."""
     warm, hot = (chains(model, Sampling(temperature), rounds=1)[0][0][0] for temperature in (0.6, 1.4))
     assert (warm.probs[0] - hot.probs[0]).abs().max() > 1e-3
-    assert chains(model, Sampling(1.4), rounds=8, rng=1)[0][0][0].tokens != chains(model, Sampling(1.4), rounds=8, rng=2)[0][0][0].tokens
+    assert (
+        chains(model, Sampling(1.4), rounds=8, rng=1)[0][0][0].tokens
+        != chains(model, Sampling(1.4), rounds=8, rng=2)[0][0][0].tokens
+    )
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -78,17 +95,24 @@ def test_who_looks_on_sees_every_token_once_and_ends_the_chain(model, temperatur
         def ends(step: Step) -> bool:
             seen.append((round, step.depth, step.token, float(step.probs[step.token]), step.hidden))
             return step.depth == round % 4
+
         return ends
 
-    reported, _ = chains(model, Sampling(temperature), gamma=6, stop=stop, chain=StateChainOf(model), rounds=8)
+    reported, _ = chains(
+        model, Sampling(temperature), gamma=6, stop=stop, chain=StateChainOf(model), rounds=8
+    )
     for n, (mine, theirs) in enumerate(reported):
         assert len(mine) == len(theirs) == n % 4 + 1
         steps = [step for step in seen if step[0] == n]
-        ours, passes = steps[:len(mine)], steps[len(mine):]
+        ours, passes = steps[: len(mine)], steps[len(mine) :]
         assert [s[1:3] for s in ours] == list(enumerate(mine.tokens))
         if temperature == 0:
             for a, b in zip(ours, passes):
-                assert a[:3] == b[:3] and a[3] == pytest.approx(b[3], abs=1e-5) and (a[4] - b[4]).abs().max() < 1e-4
+                assert (
+                    a[:3] == b[:3]
+                    and a[3] == pytest.approx(b[3], abs=1e-5)
+                    and (a[4] - b[4]).abs().max() < 1e-4
+                )
 
 
 def StateChainOf(model):
@@ -123,15 +147,30 @@ def test_a_batch_asks_for_passes(model):
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_token_of_little_chance_ends_the_chain_within_the_call(model, temperature, monkeypatch):
-    """The distribution of each token, the random numbers, and with them the next drafts are those of passes one by one."""
-    seen, calls, writer = [], [], model.writer
-    chains(model, Sampling(temperature), gamma=6, stop=lambda n: lambda step: seen.append(float(step.probs[step.token])), rounds=12)
+    """The distribution of each token, the random numbers, and with them the next drafts are those of passes
+    one by one."""
+    seen = []
+    calls = []
+    writer = model.writer
+    chains(
+        model,
+        Sampling(temperature),
+        gamma=6,
+        stop=lambda n: lambda step: seen.append(float(step.probs[step.token])),
+        rounds=12,
+    )
     monkeypatch.setattr(model, "writer", lambda *asked: calls.append(asked) or writer(*asked))
-    lower = sorted(seen)[len(seen) // 4:]
+    lower = sorted(seen)[len(seen) // 4 :]
     between = next((a + b) / 2 for a, b in zip(lower, lower[1:]) if b > a + 1e-6)
     for least, lengths in ((0.0, {6}), (between, None), (1.0, {1})):
         calls.clear()
-        reported, (quick, slow) = chains(model, Sampling(temperature), gamma=6, stop=lambda n, least=least: StopBelowProbability(least), rounds=12)
+        reported, (quick, slow) = chains(
+            model,
+            Sampling(temperature),
+            gamma=6,
+            stop=lambda n, least=least: StopBelowProbability(least),
+            rounds=12,
+        )
         assert len(calls) == 12, "one call a draft"
         for mine, theirs in reported:
             assert mine.tokens == theirs.tokens and (mine.probs - theirs.probs).abs().max() < 1e-5
@@ -141,7 +180,8 @@ def test_a_token_of_little_chance_ends_the_chain_within_the_call(model, temperat
 
 
 def test_a_draft_that_was_ended_leaves_its_random_numbers_to_the_next(model):
-    """What others would see: a request in a batch, where nothing is written in one call, draws the same tokens."""
+    """What others would see: a request in a batch, where nothing is written in one call, draws the same
+    tokens."""
     state, other = State([3, 7], Sampling(1.0), limit=99), State([3, 7], Sampling(1.0), limit=99)
     for run, chain in ((state, DraftChain(FastTarget(model))), (other, DraftChain(PassByPass(model)))):
         chain.propose(run, Budget(gamma=5, stop=lambda step: step.depth == 2))

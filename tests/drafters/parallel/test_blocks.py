@@ -1,4 +1,6 @@
-"""The Jacobi family: greedy equality, the exact distribution where tokens are drawn, what the approximate ones may and may not do."""
+"""The Jacobi family: greedy equality, the exact distribution where tokens are drawn, what the approximate
+ones may and may not do."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -9,14 +11,33 @@ import torch
 from specviz.core import Budget, DraftTree, Outcome, Parts, Sampling, Scores, State, Verdict
 from specviz.drafters.parallel.blocks import JacobiTree, LexicalUnits, SampledJacobi
 from specviz.drafters.parallel.jacobi import Jacobi
-from specviz.methods.parallel_decoding import fastcot, gauss_seidel_jacobi, jacobi, lexical_units, speculative_jacobi, tr_jacobi
+from specviz.methods.parallel_decoding import (
+    fastcot,
+    gauss_seidel_jacobi,
+    jacobi,
+    lexical_units,
+    speculative_jacobi,
+    tr_jacobi,
+)
 from specviz.policies import Fixed
 from specviz.trees import MEDUSA, full_tree
 from specviz.verifiers import TokenRejection
 
-from ..lookup.toys import FREE, check_distribution, check_greedy, distance, greedy, joint, kit, play_all, probs_of
+from ..lookup.toys import (
+    FREE,
+    check_distribution,
+    check_greedy,
+    distance,
+    greedy,
+    joint,
+    kit,
+    play_all,
+    probs_of,
+)
 
-GS, SJD, TR, LUD, FAST = (m.METHOD for m in (gauss_seidel_jacobi, speculative_jacobi, tr_jacobi, lexical_units, fastcot))
+GS, SJD, TR, LUD, FAST = (
+    m.METHOD for m in (gauss_seidel_jacobi, speculative_jacobi, tr_jacobi, lexical_units, fastcot)
+)
 GREEDY = Sampling()
 PROMPTS = ([1], [1, 1, 1, 1, 1, 1], [1, 0, 0, 1, 1, 0, 0])
 
@@ -26,21 +47,38 @@ def kits():
     return [kit(vocab, seed) for vocab, seed in ((4, 0), (12, 1), (2, 3))]
 
 
-@pytest.mark.parametrize("method, knobs", [
-    (GS, {}), (GS, {"block": 3, "fill": "prompt"}), (SJD, {}), (TR, {}), (TR, {"wide": 2, "chain": 1}),
-])
+@pytest.mark.parametrize(
+    "method, knobs",
+    [
+        (GS, {}),
+        (GS, {"block": 3, "fill": "prompt"}),
+        (SJD, {}),
+        (TR, {}),
+        (TR, {"wide": 2, "chain": 1}),
+    ],
+)
 def test_greedy(method, knobs, kits):
     assert check_greedy(method, kits, PROMPTS, 32, **knobs) > 1.1
 
 
-@pytest.mark.parametrize("method, knobs", [(jacobi.METHOD, {"block": 2}), (GS, {"block": 2}), (SJD, {"window": 2}), (TR, {"depth": 2, "nodes": 3, "wide": 2, "chain": 1})])
+@pytest.mark.parametrize(
+    "method, knobs",
+    [
+        (jacobi.METHOD, {"block": 2}),
+        (GS, {"block": 2}),
+        (SJD, {"window": 2}),
+        (TR, {"depth": 2, "nodes": 3, "wide": 2, "chain": 1}),
+    ],
+)
 @pytest.mark.parametrize("sharp", [3.0, 0.7])
 def test_distribution(method, knobs, sharp):
     check_distribution(method, kit(3, sharp=sharp), **knobs)
 
 
 def test_distribution_of_a_redraw_that_forgets_its_distribution_is_wrong():
-    """The negative control of speculative Jacobi: a guess tested with another distribution than its own biases the output."""
+    """The negative control of speculative Jacobi: a guess tested with another distribution than its own
+    biases the output."""
+
     class Forgetful(SampledJacobi):
         def propose(self, state, budget):
             tree = super().propose(state, budget)
@@ -56,7 +94,8 @@ def test_distribution_of_a_redraw_that_forgets_its_distribution_is_wrong():
 
 
 class StandsStill(TokenRejection):
-    """Jacobi's own rule above temperature 0: a guess that is the target's best token is final, whatever the random numbers say."""
+    """Jacobi's own rule above temperature 0: a guess that is the target's best token is final, whatever the
+    random numbers say."""
 
     def verify(self, tree, scores, state):
         path = []
@@ -69,11 +108,14 @@ class StandsStill(TokenRejection):
 
 
 def test_jacobis_own_rule_is_greedy_only():
-    """Which is why the product tests each guess instead: that follows the distribution (test_distribution), this does not."""
+    """Which is why the product tests each guess instead: that follows the distribution (test_distribution),
+    this does not."""
     one = kit(3, sharp=0.7)
 
     def once(rng):
-        return tuple(play_all(None, one, (1, 2, 0), 3, FREE, rng, parts=Parts(Jacobi(), Fixed(2), StandsStill()))[0])
+        return tuple(
+            play_all(None, one, (1, 2, 0), 3, FREE, rng, parts=Parts(Jacobi(), Fixed(2), StandsStill()))[0]
+        )
 
     assert distance(probs_of(once), joint(one.net, (1, 2, 0), 3)) > 1e-2
     plain = greedy(one.net, [1, 2, 0], 24)
@@ -104,11 +146,18 @@ def test_sjd_carries_what_was_drawn():
         assert labels == sorted(labels, reverse=True)  # drawn ones come first, fresh fillers behind them
 
 
-@pytest.mark.parametrize("method, knobs, sampling", [(jacobi.METHOD, {"block": 4}, GREEDY), (GS, {"block": 6}, GREEDY), (SJD, {"window": 4}, FREE)],
-                         ids=["jacobi", "gauss_seidel_jacobi", "speculative_jacobi"])
+@pytest.mark.parametrize(
+    "method, knobs, sampling",
+    [(jacobi.METHOD, {"block": 4}, GREEDY), (GS, {"block": 6}, GREEDY), (SJD, {"window": 4}, FREE)],
+    ids=["jacobi", "gauss_seidel_jacobi", "speculative_jacobi"],
+)
 def test_guesses_are_what_the_pass_before_said_of_their_places(method, knobs, sampling):
-    """Asked of the network without a cache: a place's guess is the target's best token there, or a draw from its distribution there."""
-    one, tokens, rows, met = kit(12, 1), [3, 7, 1], [], 0
+    """Asked of the network without a cache: a place's guess is the target's best token there, or a draw
+    from its distribution there."""
+    one = kit(12, 1)
+    tokens = [3, 7, 1]
+    rows = []
+    met = 0
     for outcome in play_all(method, one, tokens, 30, sampling, **knobs)[1]:
         tree, count = outcome.tree, min(len(rows), len(outcome.tree))
         for i in range(count):
@@ -117,7 +166,7 @@ def test_guesses_are_what_the_pass_before_said_of_their_places(method, knobs, sa
             else:
                 assert tree.tokens[i] == int(rows[i].argmax())
         met += count
-        rows = one.net.logits([*tokens, *tree.tokens])[len(tokens) + len(outcome.verdict.path):]
+        rows = one.net.logits([*tokens, *tree.tokens])[len(tokens) + len(outcome.verdict.path) :]
         tokens = [*tokens, *outcome.committed]
     assert met >= 5
 
@@ -128,7 +177,10 @@ def test_tree_places_come_from_the_refused_path():
     tree = DraftTree.chain([5, 6, 7])
     logits = torch.zeros(4, 9)
     logits[2, 3], logits[2, 4], logits[3, 8], logits[3, 2] = 9, 8, 9, 8
-    drafter.observe(State([1, 5, 0]), Outcome(tree, Scores(logits), Verdict((0,), 0, "correction"), Budget(), (5, 0), (0, 1), {}))
+    drafter.observe(
+        State([1, 5, 0]),
+        Outcome(tree, Scores(logits), Verdict((0,), 0, "correction"), Budget(), (5, 0), (0, 1), {}),
+    )
     assert drafter.places == [[3, 4], [8, 2]]
     proposed = drafter.propose(State([1, 5, 0]), Budget(2, 2, 9))
     paths = {tuple(proposed.tokens[j] for j in proposed.path(i)) for i in range(len(proposed))}
@@ -142,14 +194,18 @@ def test_units_are_confident_runs():
     assert tree.tokens == (1, 1, 1) and tree.probes == {0, 1, 2}
     logits = torch.zeros(4, 9)
     logits[0, 2], logits[1, 3], logits[2, 4], logits[3, 5] = 20, 20, 20, 1
-    drafter.observe(State([1, 2]), Outcome(tree, Scores(logits), Verdict((), 2, "plain"), Budget(), (2,), (0,), {}))
+    drafter.observe(
+        State([1, 2]), Outcome(tree, Scores(logits), Verdict((), 2, "plain"), Budget(), (2,), (0,), {})
+    )
     assert drafter.unit == [3, 4]
     tree = drafter.propose(State([1, 2]), Budget(4))
     assert tree.tokens == (3, 4, 2, 2, 2) and tree.probes == {2, 3, 4} and tree.children(1) == []
     logits[1, 3], logits[1, 2] = 0, 20
     drafter.start(State([1]), None, None)
     drafter.size = 0
-    drafter.observe(State([1, 2]), Outcome(tree, Scores(logits), Verdict((), 2, "plain"), Budget(), (2,), (0,), {}))
+    drafter.observe(
+        State([1, 2]), Outcome(tree, Scores(logits), Verdict((), 2, "plain"), Budget(), (2,), (0,), {})
+    )
     assert drafter.unit == []  # a token that repeats the one before it
 
 
@@ -189,7 +245,10 @@ def test_the_published_template_of_tr_jacobi():
 
 
 def test_unknown_places_hold_several_tokens_of_the_text_and_the_chain_is_the_first_longest_match():
-    drafter, tokens = JacobiTree(full_tree((4, 2)), tokens_per_position=4, chain=2, match=2), [1, 2, 5, 6, 1, 2, 7, 8, 1, 2]
+    drafter, tokens = (
+        JacobiTree(full_tree((4, 2)), tokens_per_position=4, chain=2, match=2),
+        [1, 2, 5, 6, 1, 2, 7, 8, 1, 2],
+    )
     state = State(list(tokens))
     drafter.start(state, None, None)
     tree = drafter.fill(state, Budget(2, 4, 20))

@@ -1,7 +1,10 @@
-"""What share of a round is tree building and judging, on the embedded pair: ``python -m tests.drafters.vocabulary.shares [method ...]``.
+"""What share of a round is tree building and judging, on the embedded pair: ``python -m
+tests.drafters.vocabulary.shares [method ...]``.
 
-Seconds of this process on one thread, so that other work on the machine does not count. Not a test: figures for the log.
+Seconds of this process on one thread, so that other work on the machine does not count. Not a test: figures
+for the log.
 """
+
 from __future__ import annotations
 
 import sys
@@ -16,17 +19,28 @@ from specviz.methods import catalogue
 from specviz.targets import base
 
 KNOBS = {
-    "draft_tree": dict(nodes=64, width=4, depth=6), "confidence_tree": dict(nodes=64, beam=10, depth=6),
-    "opt_tree": dict(nodes=64, depth=6), "dyspec": dict(nodes=64, width=8, depth=10), "sequoia": dict(nodes=64, depth=8, width=8),
-    "specinfer": dict(width=8, split=1, depth=8), "traversal": dict(nodes=64, width=4, depth=6), "spectr": dict(drafts=8, gamma=8),
-    "spechub": dict(nodes=64, depth=10), "greedy_multidraft": dict(nodes=64, width=4, depth=6), "rsd_s": dict(width=10, depth=6),
+    "draft_tree": dict(nodes=64, width=4, depth=6),
+    "confidence_tree": dict(nodes=64, beam=10, depth=6),
+    "opt_tree": dict(nodes=64, depth=6),
+    "dyspec": dict(nodes=64, width=8, depth=10),
+    "sequoia": dict(nodes=64, depth=8, width=8),
+    "specinfer": dict(width=8, split=1, depth=8),
+    "traversal": dict(nodes=64, width=4, depth=6),
+    "spectr": dict(drafts=8, gamma=8),
+    "spechub": dict(nodes=64, depth=10),
+    "greedy_multidraft": dict(nodes=64, width=4, depth=6),
+    "rsd_s": dict(width=10, depth=6),
 }
 PROMPTS = ("Write a short story about a cat and the sea.", "Tell me a joke about a dog and a bone.")
 WARM, TOKENS = 3, 100
 
 
 def shares(loaded, key: str, sampling: Sampling) -> dict[str, float]:
-    method, seconds, drafting, nodes, rounds = catalogue()[key], {}, 0.0, 0, 0
+    method = catalogue()[key]
+    seconds = {}
+    drafting = 0.0
+    nodes = 0
+    rounds = 0
     knobs = KNOBS[key] | ({"children": "sampled"} if key == "draft_tree" and not sampling.greedy else {})
     for prompt in PROMPTS:
         kit = loaded.kit()
@@ -44,9 +58,15 @@ def shares(loaded, key: str, sampling: Sampling) -> dict[str, float]:
         drafting += kit.opened[1].busy - before
         kit.close()
     whole = sum(seconds.values())
-    return {"nodes": nodes / rounds, "ms": 1e3 * whole / rounds, "draft forwards": drafting / whole,
-            "target forward": seconds["verify"] / whole, "build": (seconds["draft"] - drafting) / whole, "judge": seconds["judge"] / whole,
-            "build + judge": (seconds["draft"] - drafting + seconds["judge"]) / whole}
+    return {
+        "nodes": nodes / rounds,
+        "ms": 1e3 * whole / rounds,
+        "draft forwards": drafting / whole,
+        "target forward": seconds["verify"] / whole,
+        "build": (seconds["draft"] - drafting) / whole,
+        "judge": seconds["judge"] / whole,
+        "build + judge": (seconds["draft"] - drafting + seconds["judge"]) / whole,
+    }
 
 
 def main(keys: list[str]) -> None:
@@ -57,8 +77,13 @@ def main(keys: list[str]) -> None:
         for key in keys or KNOBS:
             for temperature in (0.0, 1.0):
                 found = shares(loaded, key, Sampling(temperature, seed=1))
-                reported = "  ".join(f"{name} {value:.1%}" for name, value in found.items() if name not in ("nodes", "ms"))
-                print(f"{key:18} T={temperature:.0f}  {found['nodes']:5.1f} nodes  {found['ms']:6.1f} ms  {reported}", flush=True)
+                reported = "  ".join(
+                    f"{name} {value:.1%}" for name, value in found.items() if name not in ("nodes", "ms")
+                )
+                print(
+                    f"{key:18} T={temperature:.0f}  {found['nodes']:5.1f} nodes  {found['ms']:6.1f} ms  {reported}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

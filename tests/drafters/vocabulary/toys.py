@@ -1,4 +1,6 @@
-"""A second vocabulary for toy nets: letters in another order, one pair that only the target has, one that only the draft has."""
+"""A second vocabulary for toy nets: letters in another order, one pair that only the target has, one that
+only the draft has."""
+
 from __future__ import annotations
 
 import copy
@@ -11,8 +13,12 @@ class Letters:
     """A tokenizer over pieces: the longest piece that fits comes first; what no piece spells is left out."""
 
     def __init__(self, pieces: list[bytes], special=()):
-        self.pieces, self.special, self.size = pieces, frozenset(special), len(pieces)
-        self._by_length = sorted((i for i in range(len(pieces)) if i not in self.special), key=lambda i: -len(pieces[i]))
+        self.pieces = pieces
+        self.special = frozenset(special)
+        self.size = len(pieces)
+        self._by_length = sorted(
+            (i for i in range(len(pieces)) if i not in self.special), key=lambda i: -len(pieces[i])
+        )
 
     def __call__(self, token: int) -> bytes:
         return self.pieces[token] if token < self.size else b""
@@ -37,10 +43,13 @@ def theirs(vocab: int) -> Letters:
 
 
 def other_net(small: TinyNet) -> TinyNet:
-    """The small net with the other vocabulary's rows: a piece has the rows of the target's token for its last letter."""
+    """The small net with the other vocabulary's rows: a piece has the rows of the target's token for its
+    last letter."""
     rows = [ours(small.vocab).pieces.index(piece[-1:]) for piece in theirs(small.vocab).pieces]
     net = copy.copy(small)
-    net.vocab, net.embedding, net.output = len(rows), small.embedding[rows], small.output[rows]
+    net.vocab = len(rows)
+    net.embedding = small.embedding[rows]
+    net.output = small.output[rows]
     return net
 
 

@@ -1,9 +1,10 @@
-"""FastCoT: a window of Jacobi guesses accompanies the reasoning; after some tokens the reasoning is cut and the unverified window
-is appended before the answer (Zhang et al. 2311.08263).
+"""FastCoT: a window of Jacobi guesses accompanies the reasoning; after some tokens the reasoning is cut and
+the unverified window is appended before the answer (Zhang et al. 2311.08263).
 
-The reasoning before the cut is exact, the rest is not. The paper does not publish the time and width of the cut; these values are
-this project's.
+The reasoning before the cut is exact, the rest is not. The paper does not publish the time and width of the
+cut; these values are this project's.
 """
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
@@ -32,6 +33,6 @@ METHOD = Method(
     wins="Reasoning whose details do not matter for the answer: it skips them.",
     loses="Wherever they do matter, and in every text that people read to the end.",
     differs="Only the abstract was available. The window after the exact text and the look at it are the paper's; when it is taken and "
-            "the window's width are ours.",
+    "the window's width are ours.",
     build=build,
 )

@@ -1,6 +1,7 @@
-"""Chimera: each prediction reads a trigram encoder (short context) and one layer over the target's hidden states (long context),
-with one head per step (Zeng et al. 2402.15758). Tree nodes are chosen, not sampled, so verification is exact at every
-temperature."""
+"""Chimera: each prediction reads a trigram encoder (short context) and one layer over the target's hidden
+states (long context), with one head per step (Zeng et al. 2402.15758). Tree nodes are chosen, not sampled,
+so verification is exact at every temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -33,16 +34,25 @@ METHOD = Method(
     wins="Text whose next word hangs on the last few: names, formulas, fixed phrases.",
     loses="Deep in the tree: what stands for the states in between was never the target's.",
     differs="Encoders and heads follow the authors' training code; their decoding program uses a part that they removed. Heads may use "
-            "the target's output matrix. The tree is verified by rejection sampling.",
+    "the target's output matrix. The tree is verified by rejection sampling.",
     compared="code",
     aliases=("Chimera",),
-    trains=(Trained("chimera", "Heads that read three tokens closely and the whole text through one layer.",
-                    f"{__name__}.network"),),
+    trains=(
+        Trained(
+            "chimera",
+            "Heads that read three tokens closely and the whole text through one layer.",
+            f"{__name__}.network",
+        ),
+    ),
     notes={
         "trigram": note(
-            "ahead", "The trigram that the encoder read for each drafted token on the tree's first path (Chimera).",
-            rows=("`[{tokens, tok, chance}]`: the trigram, the drafted token and its probability",
-                  [{"tokens": NOTE_IDS[:3], "tok": 14, "chance": 0.6}])),
+            "ahead",
+            "The trigram that the encoder read for each drafted token on the tree's first path (Chimera).",
+            rows=(
+                "`[{tokens, tok, chance}]`: the trigram, the drafted token and its probability",
+                [{"tokens": NOTE_IDS[:3], "tok": 14, "chance": 0.6}],
+            ),
+        ),
     },
     build=build,
 )

@@ -1,7 +1,9 @@
 """Draft with Chimera (Zeng et al. 2402.15758).
 
-The decoder layer's KV cache holds the target's hidden states of the text. In a round each node's input is the code of its last
-three tokens, which attends to the cache and to the node's ancestors. The tree has a fixed shape; all nodes are chosen."""
+The decoder layer's KV cache holds the target's hidden states of the text. In a round each node's input is
+the code of its last three tokens, which attends to the cache and to the node's ancestors. The tree has a
+fixed shape; all nodes are chosen."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -21,8 +23,8 @@ class TextRows:
         self.cache = RowCache(heads.fused)
 
     def read(self, states: Tensor, at: int) -> Tensor:
-        """Append the target's final hidden states [n, hidden] of the text; at: position of the first one, used if the cache is
-        empty. Return the last of them, [hidden]."""
+        """Append the target's final hidden states [n, hidden] of the text; at: position of the first one,
+        used if the cache is empty. Return the last of them, [hidden]."""
         if not self.cache.count:
             self.cache.restart(at)
         with torch.inference_mode():
@@ -31,7 +33,6 @@ class TextRows:
 
 
 class ChimeraTree(HydraTree):
-
     """Drafter of a tree of a fixed shape with Chimera's heads, level by level (Zeng et al. 2402.15758)."""
 
     def prefix_layer(self) -> TextRows:
@@ -50,25 +51,38 @@ class ChimeraTree(HydraTree):
                 at = below[0]
                 path.append(tree.tokens[at])
             text = [*state.tokens[-3:], *path]
-            state.note("trigram", rows=[{"tokens": last_three(text[:len(text) - len(path) + i]), "tok": token, "chance": self.model.best[i]}
-                                        for i, token in enumerate(path)])
+            state.note(
+                "trigram",
+                rows=[
+                    {
+                        "tokens": last_three(text[: len(text) - len(path) + i]),
+                        "tok": token,
+                        "chance": self.model.best[i],
+                    }
+                    for i, token in enumerate(path)
+                ],
+            )
         return tree
 
 
 class ChimeraModel:
-    """Chimera's heads during one round, with the interface of a draft model: ``score``. last [hidden]: the target's final
-    hidden state that predicted the root; text: the committed tokens. best: for each level, the top-1 probability at its first
-    node."""
+    """Chimera's heads during one round, with the interface of a draft model: ``score``. last [hidden]: the
+    target's final hidden state that predicted the root; text: the committed tokens. best: for each level,
+    the top-1 probability at its first node."""
 
     def __init__(self, heads: Any, target: CapableTarget, cache: RowCache, last: Tensor, text: list[int]):
-        self.heads, self.target, self.cache, self.last, self.text = heads, target, cache, last, list(text)
+        self.heads = heads
+        self.target = target
+        self.cache = cache
+        self.last = last
+        self.text = list(text)
         self._at, self._used = {}, 0  # node -> row of what it became; rows of the scratch in use
         self.best: list[float] = []
         cache.crop(cache.count)
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return the Scores with logits [len(tree) - start, vocab] after the nodes from ``start`` on, which must have one
-        depth; for an empty tree [1, vocab] after the root."""
+        """Return the Scores with logits [len(tree) - start, vocab] after the nodes from ``start`` on, which
+        must have one depth; for an empty tree [1, vocab] after the root."""
         nodes = range(start, len(tree)) or (-1,)
         texts = [self.text + [tree.tokens[i] for i in tree.path(node)] for node in nodes]
         above = [-1 if node < 0 else self._at[tree.parents[node]] for node in nodes]
@@ -77,7 +91,9 @@ class ChimeraModel:
             embeds = self.target.embed([token for text in texts for token in last_three(text)])
             codes = self.heads.trigrams(embeds.unflatten(0, (n, 3)))
             became = self.cache.branch(codes, above, [level + 1] * n)
-            self.cache.branch(became, above, [level + 1] * n)  # those below see what a row became, not its code
+            self.cache.branch(
+                became, above, [level + 1] * n
+            )  # those below see what a row became, not its code
             self._at |= {node: self._used + n + i for i, node in enumerate(nodes)}
             self._used += 2 * n
             logits = self.heads.logits(level, self.last.expand(n, -1), became, self.target.head)

@@ -1,5 +1,7 @@
-"""Clover: Medusa's heads made sequential: each head updates the state with the token drafted before it (Xiao et al. 2405.00263).
-Tree nodes are chosen, not sampled, so verification is exact at every temperature."""
+"""Clover: Medusa's heads made sequential: each head updates the state with the token drafted before it
+(Xiao et al. 2405.00263). Tree nodes are chosen, not sampled, so verification is exact at every
+temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -24,7 +26,13 @@ METHOD = Method(
     paper="Xiao et al. 2024, arXiv 2405.00263",
     summary="Heads that pass one state along: each lets the last guessed token turn it a little before it guesses the next.",
     knobs=(
-        Knob("nodes", 0, 0, 64, "nodes of the tree; 0: as many as the heads were calibrated for. The paper's timings have 4"),
+        Knob(
+            "nodes",
+            0,
+            0,
+            64,
+            "nodes of the tree; 0: as many as the heads were calibrated for. The paper's timings have 4",
+        ),
         Knob("depth", 3, 1, 8, "most heads used, one a token ahead; the paper has 3"),
     ),
     needs=frozenset({"head:clover", "head", "tap:final", "tree"}),
@@ -32,17 +40,24 @@ METHOD = Method(
     wins="Many requests at once: small trees whose few nodes hang together.",
     loses="One request, with compute to spare: a larger tree of cheaper heads does as well.",
     differs="The paper's figure gates the attention without a formula; the gate here is Clover-2's cosine, one per head. A norm follows "
-            "the augmenting block. Verification is exact.",
+    "the augmenting block. Verification is exact.",
     published={"nodes": 4},
     aliases=("Clover",),
-    trains=(Trained("clover", "Heads that pass a state on, each modified by the token drafted before it.",
-                    f"{__name__}.network"),),
+    trains=(
+        Trained(
+            "clover",
+            "Heads that pass a state on, each modified by the token drafted before it.",
+            f"{__name__}.network",
+        ),
+    ),
     notes={
         "regression": note(
-            "ahead", "How much each drafted token changed the recurrent state that predicts the next one (Clover).",
+            "ahead",
+            "How much each drafted token changed the recurrent state that predicts the next one (Clover).",
             tokens=("the tokens read on the tree's first path, the root first", NOTE_IDS[:3]),
             moved=("norm of the state's change divided by the state's norm", [0.3, 0.1, 0.2]),
-            gates=("`[[-1..1, ...], ...]`: of each attention head", [[0.5, -0.1], [0.2, 0.0], [0.4, 0.3]])),
+            gates=("`[[-1..1, ...], ...]`: of each attention head", [[0.5, -0.1], [0.2, 0.0], [0.4, 0.3]]),
+        ),
     },
     build=build,
 )

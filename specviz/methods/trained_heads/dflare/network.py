@@ -1,9 +1,12 @@
-"""DFlare's drafter: a block drafter whose layers each read their own mixture of the target's layers (2606.02091).
+"""DFlare's drafter: a block drafter whose layers each read their own mixture of the target's layers
+(2606.02091).
 
-A draft layer reads the captured target layers, weighted by a softmax over its row of ``layer_fusion_weights`` [draft
-layers, target layers] and normalised, instead of one projection for all draft layers (DFlash's ``fc``). Keys and values of
-the text have projections of their own (``k_proj_target``, ``v_proj_target``). Parameter names are those of the authors' code.
+A draft layer reads the captured target layers, weighted by a softmax over its row of
+``layer_fusion_weights`` [draft layers, target layers] and normalised, instead of one projection for all
+draft layers (DFlash's ``fc``). Keys and values of the text have projections of their own
+(``k_proj_target``, ``v_proj_target``). Parameter names are those of the authors' code.
 """
+
 from __future__ import annotations
 
 from functools import cached_property
@@ -21,12 +24,14 @@ from ....models.masked_block import BlockAttention, BlockDrafter, BlockLayer, Bl
 
 
 class TextAttention(BlockAttention):
-    """Attention of a block's positions to the text and to each other, an nn.Module; keys and values of the text have
-    projections of their own."""
+    """Attention of a block's positions to the text and to each other, an nn.Module; keys and values of the
+    text have projections of their own."""
 
     def __init__(self, sizes: Sizes, bias: bool = False):
         super().__init__(sizes, bias)
-        self.k_proj_target, self.v_proj_target = (nn.Linear(sizes.hidden, sizes.kv_heads * sizes.head_dim, bias=bias) for _ in range(2))
+        self.k_proj_target, self.v_proj_target = (
+            nn.Linear(sizes.hidden, sizes.kv_heads * sizes.head_dim, bias=bias) for _ in range(2)
+        )
 
     @property
     def of_text(self) -> tuple[nn.Linear, nn.Linear]:
@@ -41,8 +46,8 @@ class TextLayer(BlockLayer):
 
 
 class DFlare(BlockDrafter):
-    """DFlare's block drafter (2606.02091), an nn.Module: DFlash's, in which each layer reads its own mixture of the target's
-    layers. config: that of a DFlash drafter."""
+    """DFlare's block drafter (2606.02091), an nn.Module: DFlash's, in which each layer reads its own
+    mixture of the target's layers. config: that of a DFlash drafter."""
 
     layer = TextLayer
 
@@ -50,14 +55,19 @@ class DFlare(BlockDrafter):
         super().__init__(config, name)
         del self.fc
         layers, read = len(self.layers), len(self.read_layers)
-        favourites = torch.arange(layers) * read // layers  # as the authors begin: shallow layers read shallow ones
+        favourites = (
+            torch.arange(layers) * read // layers
+        )  # as the authors begin: shallow layers read shallow ones
         self.layer_fusion_weights = nn.Parameter(2.0 * F.one_hot(favourites, read))
 
     def fused_text(self, states: Tensor) -> Tensor:
-        """Return, for each draft layer, its mixture of the target's hidden states of the text, [draft layers, ..., hidden],
-        before its norm. states [..., layers * hidden]: the captured target layers, concatenated."""
+        """Return, for each draft layer, its mixture of the target's hidden states of the text, [draft
+        layers, ..., hidden], before its norm. states [..., layers * hidden]: the captured target layers,
+        concatenated."""
         shares = self.layer_fusion_weights.softmax(-1)
-        return torch.einsum("...th,dt->d...h", states.unflatten(-1, (len(self.read_layers), -1)), shares.to(states.dtype))
+        return torch.einsum(
+            "...th,dt->d...h", states.unflatten(-1, (len(self.read_layers), -1)), shares.to(states.dtype)
+        )
 
     def text_rows(self, states: Tensor) -> list[Tensor]:
         return list(self.hidden_norm(self.fused_text(states)))

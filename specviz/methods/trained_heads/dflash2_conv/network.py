@@ -1,9 +1,12 @@
-"""DFlash2's drafter: a block drafter with a convolution before and after the attention and the feed-forward of each layer.
+"""DFlash2's drafter: a block drafter with a convolution before and after the attention and the feed-forward
+of each layer.
 
-The convolution is causal within the block: a channel of a position becomes a weighted sum of the same channel at the position
-itself and at the positions before it (zero before the first). A weight is a learned constant (``base_kernel`` [2, taps,
-hidden], for the convolutions before and after) plus a number that ``kernel_projection`` computes from the position's normalised
-input, one for each group of ``conv_group_size`` channels. Parameter names are those of the published checkpoints."""
+The convolution is causal within the block: a channel of a position becomes a weighted sum of the same
+channel at the position itself and at the positions before it (zero before the first). A weight is a learned
+constant (``base_kernel`` [2, taps, hidden], for the convolutions before and after) plus a number that
+``kernel_projection`` computes from the position's normalised input, one for each group of
+``conv_group_size`` channels. Parameter names are those of the published checkpoints."""
+
 from __future__ import annotations
 
 from functools import cached_property
@@ -21,8 +24,8 @@ from ....models.weights import ModelError
 
 
 class BlockConvolution(nn.Module):
-    """The weights of the two convolutions around one half of a layer, an nn.Module. taps: kernel size, in positions; group:
-    number of channels that share a computed weight."""
+    """The weights of the two convolutions around one half of a layer, an nn.Module. taps: kernel size, in
+    positions; group: number of channels that share a computed weight."""
 
     def __init__(self, hidden: int, taps: int, group: int):
         super().__init__()
@@ -33,15 +36,18 @@ class BlockConvolution(nn.Module):
         nn.init.zeros_(self.kernel_projection.weight)
 
     def kernels(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the kernels of the convolutions before and after the half layer, each [..., taps, hidden], for its normalised
-        input x [..., hidden]."""
-        made = self.kernel_projection(x).unflatten(-1, (2, self.taps, -1)).repeat_interleave(self.group, -1) + self.base_kernel
+        """Return the kernels of the convolutions before and after the half layer, each [..., taps, hidden],
+        for its normalised input x [..., hidden]."""
+        made = (
+            self.kernel_projection(x).unflatten(-1, (2, self.taps, -1)).repeat_interleave(self.group, -1)
+            + self.base_kernel
+        )
         return made[..., 0, :, :], made[..., 1, :, :]
 
 
 def convolved(x: Tensor, kernel: Tensor) -> Tensor:
-    """Convolve blocks x [..., positions, hidden] along their positions, with a kernel for each position [..., positions, taps,
-    hidden]."""
+    """Convolve blocks x [..., positions, hidden] along their positions, with a kernel for each position
+    [..., positions, taps, hidden]."""
     out = kernel[..., 0, :] * x
     for tap in range(1, min(kernel.shape[-2], x.shape[-2])):
         out = out + F.pad(kernel[..., tap:, tap, :] * x[..., :-tap, :], (0, 0, tap, 0))
@@ -49,8 +55,8 @@ def convolved(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 class ConvolutionLayer(BlockLayer):
-    """A decoder layer of DFlash2's block drafter, an nn.Module, with convolutions around its attention and its feed-forward.
-    block: positions of a block in training."""
+    """A decoder layer of DFlash2's block drafter, an nn.Module, with convolutions around its attention and
+    its feed-forward. block: positions of a block in training."""
 
     block: int
     attention_conv: BlockConvolution
@@ -64,15 +70,18 @@ class ConvolutionLayer(BlockLayer):
         y, (before, after) = self._normed(x, self.post_attention_layernorm, self.mlp_conv)
         return x + convolved(self.mlp(convolved(y, before)), after).flatten(1, 2)
 
-    def _normed(self, x: Tensor, norm: nn.Module, conv: BlockConvolution) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return normalised blocks [batch, blocks, rows, hidden] of x [batch, blocks * rows, hidden], and their kernels."""
+    def _normed(
+        self, x: Tensor, norm: nn.Module, conv: BlockConvolution
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return normalised blocks [batch, blocks, rows, hidden] of x [batch, blocks * rows, hidden], and
+        their kernels."""
         y = norm(x).unflatten(1, (-1, self.block))
         return y, conv.kernels(y)
 
 
 class DFlash2(BlockDrafter):
-    """DFlash2's block drafter without its selector, an nn.Module. config: that of a DFlash drafter, conv_kernel_size and
-    conv_group_size."""
+    """DFlash2's block drafter without its selector, an nn.Module. config: that of a DFlash drafter,
+    conv_kernel_size and conv_group_size."""
 
     layer = ConvolutionLayer
     elsewhere = (r"candidate_selector\..*",)
@@ -86,7 +95,9 @@ class DFlash2(BlockDrafter):
             raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
         d = self.sizes.hidden
         if taps < 1 or group < 1 or d % group:
-            raise ModelError(f"config.json of {name} gives convolutions that make no sense", "masked_block.config")
+            raise ModelError(
+                f"config.json of {name} gives convolutions that make no sense", "masked_block.config"
+            )
         for layer in cast("list[ConvolutionLayer]", list(self.layers)):
             layer.block = self.block
             layer.attention_conv, layer.mlp_conv = (BlockConvolution(d, taps, group) for _ in range(2))
@@ -102,11 +113,23 @@ class DFlash2Net(BlockNet):
 
     def __init__(self, head: DFlash2):
         super().__init__(head, head.fc)
-        self.convolutions = [(layer.attention_conv, layer.mlp_conv) for layer in cast("list[ConvolutionLayer]", list(head.layers))]
+        self.convolutions = [
+            (layer.attention_conv, layer.mlp_conv)
+            for layer in cast("list[ConvolutionLayer]", list(head.layers))
+        ]
 
-    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | list[Tensor | None] | None) -> Tensor:
+    def run(
+        self,
+        x: Tensor,
+        rotation: Tensor,
+        slots: Tensor,
+        at: int | Tensor,
+        mask: Tensor | list[Tensor | None] | None,
+    ) -> Tensor:
         masks = mask if isinstance(mask, list) else [mask] * len(self.blocks)
-        for block, kept, own, (around_attention, around_mlp) in zip(self.blocks, slots, masks, self.convolutions):
+        for block, kept, own, (around_attention, around_mlp) in zip(
+            self.blocks, slots, masks, self.convolutions
+        ):
             y, none = block.norm_in(x), torch.zeros_like(x)
             before, after = around_attention.kernels(y)
             x = x + convolved(self.attend(block, none, rotation, kept, at, own, convolved(y, before)), after)
@@ -118,7 +141,8 @@ class DFlash2Net(BlockNet):
 
 
 def build(target: TargetInfo, hparams: dict[str, Any]) -> DFlash2:
-    """Return an untrained block drafter for a target. hparams: those of a DFlash drafter, conv_kernel_size, conv_group_size."""
+    """Return an untrained block drafter for a target. hparams: those of a DFlash drafter, conv_kernel_size,
+    conv_group_size."""
     sizes = {key: hparams[key] for key in ("conv_kernel_size", "conv_group_size")}
     return cast(DFlash2, masked_block.build(target, hparams, DFlash2, **sizes))
 

@@ -1,6 +1,7 @@
-"""Domino: a block drafted in one pass by DFlash, corrected position by position by a recurrent network over the tokens
-chosen so far (2605.29707). Tokens are sampled in order from the corrected distribution, so token rejection is exact at
-every temperature."""
+"""Domino: a block drafted in one pass by DFlash, corrected position by position by a recurrent network over
+the tokens chosen so far (2605.29707). Tokens are sampled in order from the corrected distribution, so token
+rejection is exact at every temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -11,7 +12,9 @@ def build(kit, gamma: int) -> Parts:
     from ....policies import Fixed
     from ....verifiers import TokenRejection
 
-    return Parts(BlockChain(kit.head("dflash"), correction=kit.head("domino")), Fixed(gamma), TokenRejection())
+    return Parts(
+        BlockChain(kit.head("dflash"), correction=kit.head("domino")), Fixed(gamma), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -19,16 +22,28 @@ METHOD = Method(
     title="Domino",
     paper="Huang et al. 2026, arXiv 2605.29707",
     summary="DFlash's block, then a tiny recurrent network that reads what was chosen so far and corrects the next position.",
-    knobs=(Knob("gamma", 5, 1, 15, "tokens drafted a round, as far as the block was trained; the authors' blocks have 16"),),
+    knobs=(
+        Knob(
+            "gamma",
+            5,
+            1,
+            15,
+            "tokens drafted a round, as far as the block was trained; the authors' blocks have 16",
+        ),
+    ),
     needs=frozenset({"head:dflash", "head:domino", "tap:layer", "embed", "head"}),
     look="Places where the corrected choice is not the block's own: most stand where two continuations got mixed.",
     wins="Wherever DFlash does; the price of a position is two small matrices, not a pass.",
     loses="Where DFlash's positions are already right, or wrong for want of depth: it only chooses among what the block offers.",
     differs="Read in engines' public ports, whose names of weights are kept. The head is trained here over a frozen DFlash; the authors "
-            "train both, first the block's own loss, then the corrected one. Tokens are sampled, so temperatures above 0 are exact.",
+    "train both, first the block's own loss, then the corrected one. Tokens are sampled, so temperatures above 0 are exact.",
     compared="code",
     aliases=("domino",),
-    trains=(Trained("domino", "A recurrent correction of DFlash's blocks.", f"{__name__}.network", after="dflash"),),
+    trains=(
+        Trained(
+            "domino", "A recurrent correction of DFlash's blocks.", f"{__name__}.network", after="dflash"
+        ),
+    ),
     relative="dflash",
     build=build,
 )

@@ -1,5 +1,7 @@
-"""Falcon: a semi-autoregressive head drafts several tokens per pass, each pass conditioned on the predictions of the one before
-(Gao et al. 2412.12639). Nodes are chosen: each is accepted with its target probability, exact at every temperature."""
+"""Falcon: a semi-autoregressive head drafts several tokens per pass, each pass conditioned on the
+predictions of the one before (Gao et al. 2412.12639). Nodes are chosen: each is accepted with its target
+probability, exact at every temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -19,7 +21,7 @@ METHOD = Method(
     title="Falcon",
     paper="Gao et al. 2024, arXiv 2412.12639",
     summary="An EAGLE-like head that writes two tokens a pass: half the passes of a draft, and each pair still sees the one "
-            "before it.",
+    "before it.",
     knobs=(
         Knob("top_k", 2, 1, 10, "paths that go into the next pass, and tokens tried at each position"),
         Knob("depth", 4, 1, 8, "levels of the tree, two a pass; the authors' trees have 8"),
@@ -30,18 +32,27 @@ METHOD = Method(
     wins="Between a head that pays a pass for each token and a block from one pass: long drafts at half the price.",
     loses="The second token of a pair mixes what would follow several first ones.",
     differs="Head, mask and glancing training are the authors'. Their recurrent network runs over each position separately, as in their "
-            "code and not in the figure. Their blocks begin with the first row of each pass (commit 1fe360e), so the last one may be "
-            "short; here blocks end at the last token of the text, in training too, so the last one is whole. "
-            "Their trees are fixed; here the most probable paths are followed.",
+    "code and not in the figure. Their blocks begin with the first row of each pass (commit 1fe360e), so the last one may be "
+    "short; here blocks end at the last token of the text, in training too, so the last one is whole. "
+    "Their trees are fixed; here the most probable paths are followed.",
     compared="code",
     published={"depth": 8},
     aliases=("falcon", "semi-autoregressive", "glancing"),
-    trains=(Trained("falcon", "EAGLE's layer after a recurrent one; it drafts two tokens a forward pass.",
-                    f"{__name__}.network"),),
+    trains=(
+        Trained(
+            "falcon",
+            "EAGLE's layer after a recurrent one; it drafts two tokens a forward pass.",
+            f"{__name__}.network",
+        ),
+    ),
     notes={
         "rounds": note(
-            "heads", "Drafting passes of several tokens each; every pass is conditioned on the predictions of the pass before (Falcon).",
-            size=("tokens of a pass", 2), paths=("paths extended in each pass", [1, 2]), nodes=("drafted", 6)),
+            "heads",
+            "Drafting passes of several tokens each; every pass is conditioned on the predictions of the pass before (Falcon).",
+            size=("tokens of a pass", 2),
+            paths=("paths extended in each pass", [1, 2]),
+            nodes=("drafted", 6),
+        ),
     },
     build=build,
 )

@@ -1,6 +1,7 @@
-"""FR-Spec: EAGLE-2 with a draft head that predicts only tokens that are frequent in a corpus (Zhao et al. 2502.14856). Most of
-a draft head's time is spent on the target's output matrix; here only the rows of these tokens are used. The target verifies
-with the full vocabulary, so only the draft changes."""
+"""FR-Spec: EAGLE-2 with a draft head that predicts only tokens that are frequent in a corpus (Zhao et al.
+2502.14856). Most of a draft head's time is spent on the target's output matrix; here only the rows of these
+tokens are used. The target verifies with the full vocabulary, so only the draft changes."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
@@ -17,7 +18,9 @@ def build(kit, vocabulary: int, top_k: int, depth: int, nodes: int, gain: float)
 
     head = kit.head("eagle")
     tokens = most_frequent(kit.open_store("text").array.tokens, kit.vocab, vocabulary)
-    drafter = FrequentTokens(FeatureDrafter(head, lambda model: ConfidentTree(model, top_k, gain)), head, tokens)
+    drafter = FrequentTokens(
+        FeatureDrafter(head, lambda model: ConfidentTree(model, top_k, gain)), head, tokens
+    )
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
 
 
@@ -27,12 +30,30 @@ METHOD = Method(
     paper="Zhao et al. 2025, arXiv 2502.14856",
     summary="EAGLE-2 that guesses among the most frequent tokens alone: the head's pass no longer pays for the whole vocabulary.",
     knobs=(
-        Knob("vocabulary", 2048, 1, 262144, "most frequent tokens that may be drafted; the paper takes a quarter of the target's"),
-        Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
+        Knob(
+            "vocabulary",
+            2048,
+            1,
+            262144,
+            "most frequent tokens that may be drafted; the paper takes a quarter of the target's",
+        ),
+        Knob(
+            "top_k",
+            2,
+            1,
+            10,
+            "nodes of a level that go on, and children of each; the paper takes 10 on a GPU",
+        ),
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the paper takes 6"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU"),
-        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
+        Knob(
+            "gain",
+            0.2,
+            0.0,
+            2.0,
+            "a level is grown while the one before it added more than this to the expected accepted "
+            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
+        ),
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree", "store:text"}),
     look="Rare words: names and numbers that are not among the frequent tokens are never drafted, the target writes them itself.",
@@ -43,9 +64,12 @@ METHOD = Method(
     aliases=("fr_spec", "FR-Spec", "frequency-ranked", "speculative-token-map", "token map"),
     notes={
         "frequent": note(
-            "heads", "The reduced vocabulary of the head, and generated tokens that it could not draft (FR-Spec).",
-            spoken=("number of tokens that the head may draft", 2048), vocabulary=("of the target", 8192),
-            beyond=("tokens of this round that are not among them", NOTE_IDS[:1])),
+            "heads",
+            "The reduced vocabulary of the head, and generated tokens that it could not draft (FR-Spec).",
+            spoken=("number of tokens that the head may draft", 2048),
+            vocabulary=("of the target", 8192),
+            beyond=("tokens of this round that are not among them", NOTE_IDS[:1]),
+        ),
     },
     build=build,
 )

@@ -1,6 +1,7 @@
-"""FSPAD: EAGLE-2 with a head that gates the target's hidden state by the token, and outputs two states, one to predict the next
-token and one to feed back (Gui et al. 2408.15562). Nodes are chosen: each is accepted with its target probability, exact at every
-temperature."""
+"""FSPAD: EAGLE-2 with a head that gates the target's hidden state by the token, and outputs two states, one
+to predict the next token and one to feed back (Gui et al. 2408.15562). Nodes are chosen: each is accepted
+with its target probability, exact at every temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -22,29 +23,52 @@ METHOD = Method(
     title="FSPAD",
     paper="Gui et al. 2024, arXiv 2408.15562",
     summary="EAGLE-2 whose head no longer has to choose: one of its states says the next token, another is handed on to the "
-            "next step.",
+    "next step.",
     knobs=(
-        Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the paper takes 10 on a GPU"),
+        Knob(
+            "top_k",
+            2,
+            1,
+            10,
+            "nodes of a level that go on, and children of each; the paper takes 10 on a GPU",
+        ),
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the authors' scripts take 6"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
-        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
+        Knob(
+            "gain",
+            0.2,
+            0.0,
+            2.0,
+            "a level is grown while the one before it added more than this to the expected accepted "
+            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
+        ),
     ),
     needs=frozenset({"head:fspad", "tap:final", "embed", "head", "tree"}),
     look="How unlike the two states are: where they are the same, EAGLE's one state would have done.",
     wins="Where EAGLE-2 does, with deeper drafts that hold: what is handed on is trained to be like the target's state and "
-            "nothing else.",
+    "nothing else.",
     loses="Small targets: it is EAGLE's head with a second feed-forward, a pass of it for each level.",
     differs="Head, losses and tree are the authors'; no weights of theirs are published. Ours is also trained on its own "
-            "guesses, as our EAGLE is.",
+    "guesses, as our EAGLE is.",
     compared="code",
     published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     aliases=("fspad", "feature sampling", "partial alignment distillation"),
-    trains=(Trained("fspad", "EAGLE's layer with one state to predict from and another to feed back.", f"{__name__}.network"),),
+    trains=(
+        Trained(
+            "fspad",
+            "EAGLE's layer with one state to predict from and another to feed back.",
+            f"{__name__}.network",
+        ),
+    ),
     notes={
         "halves": note(
-            "heads", "Similarity of the head's two output states: the one that predicts the token and the one that is fed back (FSPAD).",
-            likeness=("`[-1..1, ...]`, cosine similarity of both states for each drafted position, the root's first", [0.9, 0.7, 0.8])),
+            "heads",
+            "Similarity of the head's two output states: the one that predicts the token and the one that is fed back (FSPAD).",
+            likeness=(
+                "`[-1..1, ...]`, cosine similarity of both states for each drafted position, the root's first",
+                [0.9, 0.7, 0.8],
+            ),
+        ),
     },
     build=build,
 )

@@ -1,5 +1,6 @@
-"""GliDe with CaPE: a small decoder with cross-attention to the target's KV cache drafts a chain; CaPE adds more candidates per
-position the less confident it is (Du et al. 2402.02082)."""
+"""GliDe with CaPE: a small decoder with cross-attention to the target's KV cache drafts a chain; CaPE adds
+more candidates per position the less confident it is (Du et al. 2402.02082)."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -22,8 +23,12 @@ METHOD = Method(
     paper="Du et al. 2024, arXiv 2402.02082",
     summary="A small decoder looks at the target's own keys and values while it drafts, and offers more candidates where it is unsure.",
     knobs=(
-        Knob("drafts", "with candidates", choices=("with candidates", "chain"),
-             help="more candidates next to the chain the less sure it is (CaPE), or the chain alone (GliDe)"),
+        Knob(
+            "drafts",
+            "with candidates",
+            choices=("with candidates", "chain"),
+            help="more candidates next to the chain the less sure it is (CaPE), or the chain alone (GliDe)",
+        ),
         Knob("gamma", 5, 1, 16, "tokens of the chain; it was trained for 5 without the target's keys"),
         Knob("width", 3, 1, 16, "most candidates at one position, where it is least sure"),
         Knob("nodes", 5, 1, 64, "nodes in all, candidates included"),
@@ -33,7 +38,7 @@ METHOD = Method(
     wins="On long texts: what the target has read is looked up and not read again.",
     loses="Deep in a draft, where the target has no keys yet; and candidates are tokens that the target must score.",
     differs="Layers, training blocks and numbers of candidates are the paper's. Embedding and output matrix are the target's instead of "
-            "its own. The authors draft greedily; here the chain alone is sampled at the run's temperature.",
+    "its own. The authors draft greedily; here the chain alone is sampled at the run's temperature.",
     compared="notes",
     published={"nodes": 35, "width": 7},
     aliases=("CaPE", "confidence-aware proposal expansion"),
@@ -42,7 +47,9 @@ METHOD = Method(
         "widths": note(
             "widths",
             "Number of candidates at each position of the chain; it is larger where the draft is less confident (GliDe with CaPE).",
-            sure=("the draft's top-1 probability at each position", [0.9, 0.5, 0.25]), wide=("candidates", [1, 5, 7])),
+            sure=("the draft's top-1 probability at each position", [0.9, 0.5, 0.25]),
+            wide=("candidates", [1, 5, 7]),
+        ),
     },
     build=build,
 )

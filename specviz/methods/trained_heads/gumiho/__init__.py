@@ -1,5 +1,7 @@
-"""Gumiho: EAGLE's layers draft the first two tokens one after the other, small MLPs all later ones at once (Li et al.
-2503.10135). Nodes are chosen: each is accepted with its target probability, exact at every temperature."""
+"""Gumiho: EAGLE's layers draft the first two tokens one after the other, small MLPs all later ones at once
+(Li et al. 2503.10135). Nodes are chosen: each is accepted with its target probability, exact at every
+temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -13,8 +15,11 @@ def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
     from .drafter import GumihoTree
 
     head = kit.head("gumiho")
-    return Parts(GumihoTree(head, lambda model: ConfidentTree(model, top_k, gain)), Fixed(min(depth, len(head)), top_k, nodes),
-                 TokenRejection())
+    return Parts(
+        GumihoTree(head, lambda model: ConfidentTree(model, top_k, gain)),
+        Fixed(min(depth, len(head)), top_k, nodes),
+        TokenRejection(),
+    )
 
 
 METHOD = Method(
@@ -23,29 +28,56 @@ METHOD = Method(
     paper="Li et al. 2025, arXiv 2503.10135",
     summary="The first two draft tokens, on which all others depend, are made with care; the rest come at once from small networks.",
     knobs=(
-        Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the authors' scripts take 14 on a GPU"),
-        Knob("depth", 4, 1, 7, "levels of the tree, two of them serial, as far as MLPs were trained; the authors' scripts take 7"),
+        Knob(
+            "top_k",
+            2,
+            1,
+            10,
+            "nodes of a level that go on, and children of each; the authors' scripts take 14 on a GPU",
+        ),
+        Knob(
+            "depth",
+            4,
+            1,
+            7,
+            "levels of the tree, two of them serial, as far as MLPs were trained; the authors' scripts take 7",
+        ),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 63 on a GPU"),
-        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
+        Knob(
+            "gain",
+            0.2,
+            0.0,
+            2.0,
+            "a level is grown while the one before it added more than this to the expected accepted "
+            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
+        ),
     ),
     needs=frozenset({"head:gumiho", "tap:final", "embed", "head", "tree"}),
     look="The levels after the second: they cost no pass of the head, however deep the tree is.",
     wins="Long drafts: early tokens decide how many are accepted, and late ones are nearly free.",
     loses="Where drafts are short: the first two levels are EAGLE's, and there are few others.",
     differs="As in the authors' code, without Full Tree Attention, which appends to a short path the tokens of a longer one: there "
-            "the appended token was scored after another prefix, so the text is not always the target's. Ours has one layer, that "
-            "of the EAGLE head, whose weights it shares, where theirs has two of its own.",
+    "the appended token was scored after another prefix, so the text is not always the target's. Ours has one layer, that "
+    "of the EAGLE head, whose weights it shares, where theirs has two of its own.",
     compared="code",
     published={"depth": 7, "nodes": 60, "gain": 0.0, "top_k": 10},
     aliases=("gumiho", "serial and parallel heads"),
-    trains=(Trained("gumiho", "MLPs that predict all later tokens at once, after two positions by EAGLE's layers.",
-                    f"{__name__}.network", after="eagle"),),
+    trains=(
+        Trained(
+            "gumiho",
+            "MLPs that predict all later tokens at once, after two positions by EAGLE's layers.",
+            f"{__name__}.network",
+            after="eagle",
+        ),
+    ),
     notes={
         "serial_parallel": note(
-            "heads", "Which levels of the draft were made one after another, and which at once (Gumiho).",
-            passes=("passes of the head's layers", 2), serial=("levels that were made one after another", 2),
-            levels=("nodes kept in each level", [2, 2, 1, 1])),
+            "heads",
+            "Which levels of the draft were made one after another, and which at once (Gumiho).",
+            passes=("passes of the head's layers", 2),
+            serial=("levels that were made one after another", 2),
+            levels=("nodes kept in each level", [2, 2, 1, 1]),
+        ),
     },
     relative="eagle2",
     build=build,

@@ -1,5 +1,6 @@
-"""Draft with Gumiho's head (arXiv 2503.10135): the first two levels of the tree by EAGLE's layers, one level at a time, all later ones by
-MLPs that run at once."""
+"""Draft with Gumiho's head (arXiv 2503.10135): the first two levels of the tree by EAGLE's layers, one
+level at a time, all later ones by MLPs that run at once."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,15 +14,16 @@ from .network import SERIAL
 
 
 class SerialThenParallel(FeatureModel):
-    """Gumiho's head on the target's hidden states during one run, with the interface of FeatureModel. Levels up to ``SERIAL``
-    are predicted as by EAGLE's head. The nodes of level ``SERIAL`` give all later levels: a node there depends on its ancestors
-    up to that level, not on the tokens between. passes: forward passes of EAGLE's layers in this round."""
+    """Gumiho's head on the target's hidden states during one run, with the interface of FeatureModel.
+    Levels up to ``SERIAL`` are predicted as by EAGLE's head. The nodes of level ``SERIAL`` give all later
+    levels: a node there depends on its ancestors up to that level, not on the tokens between. passes:
+    forward passes of EAGLE's layers in this round."""
 
     passes = 0  # of the layers, in this round
 
     def score(self, tree: DraftTree, start: int = 0) -> Scores:
-        """Return the Scores with logits [len(tree) - start, vocab] after the nodes from ``start`` on, which must have one
-        depth; for an empty tree [1, vocab] after the root."""
+        """Return the Scores with logits [len(tree) - start, vocab] after the nodes from ``start`` on, which
+        must have one depth; for an empty tree [1, vocab] after the root."""
         depth = tree.depths[start] if len(tree) else 0
         with torch.inference_mode():
             if depth < SERIAL:
@@ -37,7 +39,11 @@ class SerialThenParallel(FeatureModel):
                 self._later = logits.view(*later.shape[:2], -1)  # of all later levels at once
                 self._owner, self._first = torch.arange(len(later), device=later.device), start
             else:
-                at = above - self._first if isinstance(above, Tensor) else torch.tensor([parent - self._first for parent in above])
+                at = (
+                    above - self._first
+                    if isinstance(above, Tensor)
+                    else torch.tensor([parent - self._first for parent in above])
+                )
                 self._owner, self._first = self._owner.index_select(0, at.to(self._owner.device)), start
             return Scores(self._later[self._owner, depth - SERIAL])
 
@@ -50,8 +56,8 @@ class SerialThenParallel(FeatureModel):
 
 
 class GumihoTree(FeatureDrafter):
-    """Drafter of a tree with Gumiho's head (Li et al. 2503.10135). The note "serial_parallel" reports which levels EAGLE's
-    layers predicted and which the MLPs."""
+    """Drafter of a tree with Gumiho's head (Li et al. 2503.10135). The note "serial_parallel" reports which
+    levels EAGLE's layers predicted and which the MLPs."""
 
     model_class = SerialThenParallel
     model: SerialThenParallel
@@ -62,7 +68,9 @@ class GumihoTree(FeatureDrafter):
         if len(tree):
             deepest = max(tree.depths)
             levels = [tree.depths.count(level) for level in range(1, deepest + 1)]
-            state.note("serial_parallel", passes=self.model.passes, serial=min(SERIAL, deepest), levels=levels)
+            state.note(
+                "serial_parallel", passes=self.model.passes, serial=min(SERIAL, deepest), levels=levels
+            )
         return tree
 
 

@@ -1,11 +1,15 @@
-"""Gumiho's head: EAGLE's layers for the first tokens of a draft, one small MLP for each later token (Li et al. 2503.10135).
+"""Gumiho's head: EAGLE's layers for the first tokens of a draft, one small MLP for each later token (Li et
+al. 2503.10135).
 
-The serial part is EAGLE's: ``fc`` joins a token's embedding with a hidden state, and decoder layers predict the next state,
-which the next position reads. Each MLP reads the outputs of ``fc`` for the last two serial positions, so all MLPs run at once;
-MLP i predicts the hidden state i + 1 positions after them. Embedding and output matrix are the target's.
+The serial part is EAGLE's: ``fc`` joins a token's embedding with a hidden state, and decoder layers predict
+the next state, which the next position reads. Each MLP reads the outputs of ``fc`` for the last two serial
+positions, so all MLPs run at once; MLP i predicts the hidden state i + 1 positions after them. Embedding
+and output matrix are the target's.
 
-``load`` reads the authors' names, which this project also writes: EAGLE's, and ``mlp.mlp.I.J.linear.weight`` for block J of MLP
-I. A checkpoint folder may share the serial part of an EAGLE head (models/heads.py, ``base_of``) and hold the MLPs alone."""
+``load`` reads the authors' names, which this project also writes: EAGLE's, and
+``mlp.mlp.I.J.linear.weight`` for block J of MLP I. A checkpoint folder may share the serial part of an
+EAGLE head (models/heads.py, ``base_of``) and hold the MLPs alone."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -38,13 +42,15 @@ class Block(nn.Module):
 
 
 class ParallelHeads(nn.Module):
-    """``count`` MLPs over the same input, an nn.Module: [..., 2 * hidden] -> [..., count, hidden]. The first block of each
-    narrows the input; ``blocks`` residual blocks follow."""
+    """``count`` MLPs over the same input, an nn.Module: [..., 2 * hidden] -> [..., count, hidden]. The
+    first block of each narrows the input; ``blocks`` residual blocks follow."""
 
     def __init__(self, hidden: int, count: int, blocks: int):
         super().__init__()
-        self.mlp = nn.ModuleList(nn.Sequential(Block(READS * hidden, hidden), *(Block(hidden, hidden) for _ in range(blocks)))
-                                 for _ in range(count))
+        self.mlp = nn.ModuleList(
+            nn.Sequential(Block(READS * hidden, hidden), *(Block(hidden, hidden) for _ in range(blocks)))
+            for _ in range(count)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the predicted hidden states [..., count, hidden] for inputs x [..., 2 * hidden]."""
@@ -52,8 +58,9 @@ class ParallelHeads(nn.Module):
 
 
 class Gumiho(Eagle):
-    """Gumiho's draft head (Li et al. 2503.10135), an nn.Module: EAGLE's layers, and MLPs for later tokens. config: a Llama-like
-    config.json; ``mlp_num``: number of MLPs; ``mlp_blocks``: residual blocks of each."""
+    """Gumiho's draft head (Li et al. 2503.10135), an nn.Module: EAGLE's layers, and MLPs for later tokens.
+    config: a Llama-like config.json; ``mlp_num``: number of MLPs; ``mlp_blocks``: residual blocks of
+    each."""
 
     def __init__(self, config: dict[str, Any], name: str = "the Gumiho head"):
         super().__init__(config, name)
@@ -64,15 +71,19 @@ class Gumiho(Eagle):
         return SERIAL + len(self.mlp.mlp)
 
     def later(self, pairs: Tensor) -> Tensor:
-        """Return the hidden states [..., count, hidden] that the MLPs predict. pairs [..., 2 * hidden]: outputs of ``fc`` for
-        the last two serial positions."""
+        """Return the hidden states [..., count, hidden] that the MLPs predict. pairs [..., 2 * hidden]:
+        outputs of ``fc`` for the last two serial positions."""
         return self.mlp(pairs)
 
 
 def build(target: TargetInfo, hparams: dict[str, Any]) -> Gumiho:
-    """Return an untrained head for a target. hparams: mlp_num, mlp_blocks; optional: intermediate, layers, heads, kv_heads,
-    head_dim, bias."""
-    more = {"bias": bool(hparams.get("bias", True)), "mlp_num": hparams["mlp_num"], "mlp_blocks": hparams["mlp_blocks"]}
+    """Return an untrained head for a target. hparams: mlp_num, mlp_blocks; optional: intermediate, layers,
+    heads, kv_heads, head_dim, bias."""
+    more = {
+        "bias": bool(hparams.get("bias", True)),
+        "mlp_num": hparams["mlp_num"],
+        "mlp_blocks": hparams["mlp_blocks"],
+    }
     return Gumiho(config_like(target, hparams) | more, f"the Gumiho head of {target.name}")
 
 
@@ -83,10 +94,24 @@ def load(folder: str | Path, target: TargetInfo) -> Gumiho:
     weights, config = head_weights(folder, target), {"hidden_size": target.hidden, **config_of(folder)}
     heads, blocks = weights.indices(r"mlp\.mlp\.(\d+)\."), weights.indices(r"mlp\.mlp\.0\.(\d+)\.")
     if not heads or heads != list(range(len(heads))) or blocks != list(range(len(blocks))):
-        raise ModelError(f"{folder.name} holds no Gumiho head under any of the known names", "head.other_kind")
+        raise ModelError(
+            f"{folder.name} holds no Gumiho head under any of the known names", "head.other_kind"
+        )
     found = serial_weights(weights, Sizes.of(config, folder.name))
-    made = Gumiho(config | {"bias": "fc.bias" in found, "qkv_bias": "layers.0.self_attn.q_proj.bias" in found, "mlp_num": len(heads),
-                            "mlp_blocks": len(blocks) - 1}, folder.name)
-    found |= {name: weights.get(name, *tensor.shape) for name, tensor in made.state_dict().items() if name.startswith("mlp.")}
+    made = Gumiho(
+        config
+        | {
+            "bias": "fc.bias" in found,
+            "qkv_bias": "layers.0.self_attn.q_proj.bias" in found,
+            "mlp_num": len(heads),
+            "mlp_blocks": len(blocks) - 1,
+        },
+        folder.name,
+    )
+    found |= {
+        name: weights.get(name, *tensor.shape)
+        for name, tensor in made.state_dict().items()
+        if name.startswith("mlp.")
+    }
     weights.check_none_unread()
     return fill(made, found, target)

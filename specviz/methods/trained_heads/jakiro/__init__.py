@@ -1,5 +1,7 @@
-"""Jakiro: EAGLE-2 with two experts in the head; the last level of a draft comes from the experts' contrast, without a forward
-pass (Huang et al. 2502.06282). Nodes are chosen: each is accepted with its target probability, exact at every temperature."""
+"""Jakiro: EAGLE-2 with two experts in the head; the last level of a draft comes from the experts' contrast,
+without a forward pass (Huang et al. 2502.06282). Nodes are chosen: each is accepted with its target
+probability, exact at every temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -21,30 +23,58 @@ METHOD = Method(
     title="Jakiro",
     paper="Huang et al. 2025, arXiv 2502.06282",
     summary="Two experts guess the next state together; set against each other they guess one further, which saves the draft "
-            "its last pass.",
+    "its last pass.",
     knobs=(
-        Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; the authors' scripts take 10 on a GPU"),
-        Knob("depth", 4, 1, 8, "levels of the tree, of which the last needs no pass; the authors' scripts take 6"),
+        Knob(
+            "top_k",
+            2,
+            1,
+            10,
+            "nodes of a level that go on, and children of each; the authors' scripts take 10 on a GPU",
+        ),
+        Knob(
+            "depth",
+            4,
+            1,
+            8,
+            "levels of the tree, of which the last needs no pass; the authors' scripts take 6",
+        ),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
-        Knob("gain", 0.2, 0.0, 2.0, "a level is grown while the one before it added more than this to the expected accepted "
-             "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept"),
+        Knob(
+            "gain",
+            0.2,
+            0.0,
+            2.0,
+            "a level is grown while the one before it added more than this to the expected accepted "
+            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
+        ),
     ),
     needs=frozenset({"head:jakiro", "tap:final", "embed", "head", "tree"}),
     look="Which expert spoke for each token, and how the last level fares, whose parents never went through the head.",
     wins="Like EAGLE-2 with a pass less a round, and with guesses that differ more from each other.",
     loses="The last level does not know which token stands above it, so it is right less often than a pass would make it.",
     differs="Head and levels are the authors'. Their code takes the contrast's rows in the order of the parents before; here each node "
-            "uses its own parent's row. Jakiro*, whose experts are separate heads, is left out.",
+    "uses its own parent's row. Jakiro*, whose experts are separate heads, is left out.",
     compared="code",
     published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
     aliases=("jakiro", "mixture of experts", "moe heads"),
-    trains=(Trained("jakiro", "EAGLE's layer with two experts, whose contrast predicts one token further.",
-                    f"{__name__}.network"),),
+    trains=(
+        Trained(
+            "jakiro",
+            "EAGLE's layer with two experts, whose contrast predicts one token further.",
+            f"{__name__}.network",
+        ),
+    ),
     notes={
         "experts": note(
-            "heads", "Share of each of the two experts, and which level was drafted without a forward pass (Jakiro).",
+            "heads",
+            "Share of each of the two experts, and which level was drafted without a forward pass (Jakiro).",
             shares=("the first expert's weight for each drafted position, the root's first", [0.8, 0.4, 0.6]),
-            contrast=("the level that was predicted from the difference of the experts' outputs, 0 for none", 3)),
+            contrast=(
+                "the level that was predicted from the difference of the experts' outputs, 0 for none",
+                3,
+            ),
+        ),
     },
     build=build,
 )

@@ -1,5 +1,6 @@
-"""Draft with Jakiro's two experts (arXiv 2502.06282). The last level of a draft is predicted from the difference of the
-experts' outputs, without a forward pass."""
+"""Draft with Jakiro's two experts (arXiv 2502.06282). The last level of a draft is predicted from the
+difference of the experts' outputs, without a forward pass."""
+
 from __future__ import annotations
 
 from ....core import Budget, DraftTree, Scores, State
@@ -7,8 +8,9 @@ from ....drafters.heads.features import FeatureDrafter, FeatureModel
 
 
 class ExpertModel(FeatureModel):
-    """Jakiro's head on the target's hidden states during one run, with the interface of FeatureModel. last: nodes of this depth
-    are scored from their parents' outputs, without a forward pass of the head; 0: all nodes are run."""
+    """Jakiro's head on the target's hidden states during one run, with the interface of FeatureModel. last:
+    nodes of this depth are scored from their parents' outputs, without a forward pass of the head; 0: all
+    nodes are run."""
 
     last = 0
 
@@ -19,8 +21,8 @@ class ExpertModel(FeatureModel):
 
 
 class JakiroTree(FeatureDrafter):
-    """Drafter with Jakiro's head (Huang et al. 2502.06282). If the draft has two or more levels, the last one is predicted from
-    the difference of the experts' outputs, without a forward pass."""
+    """Drafter with Jakiro's head (Huang et al. 2502.06282). If the draft has two or more levels, the last
+    one is predicted from the difference of the experts' outputs, without a forward pass."""
 
     model_class = ExpertModel
     model: ExpertModel

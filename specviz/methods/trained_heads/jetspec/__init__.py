@@ -1,5 +1,7 @@
-"""JetSpec: a tree over a block whose positions attend to earlier positions only, as the target's do (2606.18394). Nodes are
-chosen, so each is accepted with its target probability: exact at every temperature."""
+"""JetSpec: a tree over a block whose positions attend to earlier positions only, as the target's do
+(2606.18394). Nodes are chosen, so each is accepted with its target probability: exact at every
+temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -28,13 +30,20 @@ METHOD = Method(
     wins="Cheap verification, as for DDTree; short blocks cost nothing in quality, as no position reads a later one.",
     loses="Where every token in the pass costs much. The tree is scored by each position alone, so siblings get the same children.",
     differs="As the authors' engine: their causal block drafter, trained with forward KL, and best-first trees by summed "
-            "log-probabilities. We add the best node each time, they all children of the best node. Trained from DFlash's "
-            "weights: the attention of each layer, the rest is shared. Their conditioned passes, one for each path, are left out.",
+    "log-probabilities. We add the best node each time, they all children of the best node. Trained from DFlash's "
+    "weights: the attention of each layer, the rest is shared. Their conditioned passes, one for each path, are left out.",
     compared="code",
     published={"nodes": 63, "width": 7},
     aliases=("jetspec", "jetflow"),
-    trains=(Trained("jetspec", "A block drafter whose positions attend to earlier positions only.", f"{__name__}.network", after="dflash",
-                    one_pass=True),),
+    trains=(
+        Trained(
+            "jetspec",
+            "A block drafter whose positions attend to earlier positions only.",
+            f"{__name__}.network",
+            after="dflash",
+            one_pass=True,
+        ),
+    ),
     relative="ddtree",
     build=build,
 )

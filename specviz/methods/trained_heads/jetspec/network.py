@@ -1,7 +1,10 @@
-"""JetSpec's drafter: a block drafter whose positions attend to the text and to the positions before them (2606.18394).
+"""JetSpec's drafter: a block drafter whose positions attend to the text and to the positions before them
+(2606.18394).
 
-The layers are DFlash's; ``causal_head`` in the config sets the mask. The output at a position therefore does not change when
-the block gets shorter, as in the target. Parameter names are those of the authors' code."""
+The layers are DFlash's; ``causal_head`` in the config sets the mask. The output at a position therefore
+does not change when the block gets shorter, as in the target. Parameter names are those of the authors'
+code."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,7 @@
-"""Kangaroo: the target's first layers and a small trained adapter draft through the target's head; the draft ends after the first
-token of low confidence, and verification continues from the first layers' hidden states (Liu et al. 2404.18911)."""
+"""Kangaroo: the target's first layers and a small trained adapter draft through the target's head; the
+draft ends after the first token of low confidence, and verification continues from the first layers' hidden
+states (Liu et al. 2404.18911)."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -10,7 +12,9 @@ def build(kit, gamma: int, threshold: float) -> Parts:
     from ....verifiers import TokenRejection
     from .drafter import ExitAdapter
 
-    return Parts(ExitAdapter(kit.head("kangaroo")), Confidence(gamma, threshold, learn=False), TokenRejection())
+    return Parts(
+        ExitAdapter(kit.head("kangaroo")), Confidence(gamma, threshold, learn=False), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -20,7 +24,13 @@ METHOD = Method(
     summary="Leaves the target early twice: after its first layers to draft, and out of the draft once it is no longer sure.",
     knobs=(
         Knob("gamma", 6, 1, 12, "most tokens drafted a round; the paper takes 6"),
-        Knob("threshold", 0.6, 0.0, 1.0, "the draft ends after a token that is less likely than this to the adapter"),
+        Knob(
+            "threshold",
+            0.6,
+            0.0,
+            1.0,
+            "the draft ends after a token that is less likely than this to the adapter",
+        ),
     ),
     needs=frozenset({"head:kangaroo", "early", "head", "tap:layer"}),
     look="Short drafts where the text is open, long ones where it is not; the bar shows which layers were run once for both.",
@@ -29,6 +39,8 @@ METHOD = Method(
     differs="As published. Above temperature 0, which the authors do not cover, it samples and verifies by rejection sampling.",
     compared="code",
     aliases=("kangaroo", "early exit"),
-    trains=(Trained("kangaroo", "An adapter that lets the target's first layers draft.", f"{__name__}.network"),),
+    trains=(
+        Trained("kangaroo", "An adapter that lets the target's first layers draft.", f"{__name__}.network"),
+    ),
     build=build,
 )

@@ -1,9 +1,11 @@
-"""Kangaroo: the target's first layers, an adapter and the target's output matrix draft a chain (Liu et al. 2404.18911).
+"""Kangaroo: the target's first layers, an adapter and the target's output matrix draft a chain (Liu et al.
+2404.18911).
 
-Keys, values and hidden states of drafted tokens in the first layers stay in the target, uncommitted, and verification continues
-from them. The adapter's KV cache has an entry per token, computed from the hidden state at the exit. Entries of accepted tokens
-stay valid. One may be missing, that of the last token of a fully accepted draft; it is computed from the hidden state that
-verification captured at that position."""
+Keys, values and hidden states of drafted tokens in the first layers stay in the target, uncommitted, and
+verification continues from them. The adapter's KV cache has an entry per token, computed from the hidden
+state at the exit. Entries of accepted tokens stay valid. One may be missing, that of the last token of a
+fully accepted draft; it is computed from the hidden state that verification captured at that position."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -32,14 +34,17 @@ from ....trees import sample_token
 
 
 class ExitAdapter(Drafter):
-    """Drafter of a chain with Kangaroo's adapter (Liu et al. 2404.18911): the target's first layers, the adapter and the
-    target's output matrix predict each token. The policy decides when to stop (the paper's second exit)."""
+    """Drafter of a chain with Kangaroo's adapter (Liu et al. 2404.18911): the target's first layers, the
+    adapter and the target's output matrix predict each token. The policy decides when to stop (the paper's
+    second exit)."""
 
     needs = frozenset({"early", "head", "tap:layer"})
     restartable = False  # the exit stands on the target's own cache
 
     def __init__(self, adapter: Any):
-        self.adapter, self.rows, self.capture = adapter, adapter.open(), f"layer:{adapter.exit}"
+        self.adapter = adapter
+        self.rows = adapter.open()
+        self.capture = f"layer:{adapter.exit}"
         self.hidden_states = frozenset({self.capture})
         self.read: list[int] = []  # tokens that have a row, from position rows.first on
 
@@ -51,19 +56,21 @@ class ExitAdapter(Drafter):
             again = target.sync(state.tokens)
             states, at = again.hidden_states[self.capture], again.first_position
         first = self.rows.first
-        if first <= at <= first + common_prefix_length(self.read, state.tokens[first:-1]):  # what an earlier run read of this text is true
+        if (
+            first <= at <= first + common_prefix_length(self.read, state.tokens[first:-1])
+        ):  # what an earlier run read of this text is true
             self._crop(state.tokens[first:at])
         else:
             self.read = []
             self.rows.restart(at)
         self._waiting = [states] if len(states) else []
-        before = state.tokens[self.rows.first:-1]
+        before = state.tokens[self.rows.first : -1]
         if self._waiting and len(self.read) + len(states) == len(before):
             self._catch_up()
             self.read = before
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        builder, before = TreeBuilder(), state.tokens[self.rows.first:-1]
+        builder, before = TreeBuilder(), state.tokens[self.rows.first : -1]
         if common_prefix_length(self.read, before) + sum(map(len, self._waiting)) != len(before):
             return builder.tree()  # a text whose states are not known
         self._crop(before)
@@ -74,10 +81,17 @@ class ExitAdapter(Drafter):
             logits = state.process_draft_row(logits, builder.tokens)
             token, probs = sample_token(logits, state)
             builder.add(token, len(builder) - 1, builder.begin(probs, IID))
-            if budget.stop is not never_stop and budget.stop(Step(token, policy_probs(logits, probs, state), depth)):
+            if budget.stop is not never_stop and budget.stop(
+                Step(token, policy_probs(logits, probs, state), depth)
+            ):
                 break
         layers = self.target.layers
-        state.note("layers", count=layers, skipped=list(range(2 * self.adapter.exit, 2 * layers)), reused=self.adapter.exit)
+        state.note(
+            "layers",
+            count=layers,
+            skipped=list(range(2 * self.adapter.exit, 2 * layers)),
+            reused=self.adapter.exit,
+        )
         return builder.tree()
 
     def _adapt(self, state: Tensor) -> Tensor:
@@ -94,12 +108,14 @@ class ExitAdapter(Drafter):
 
     def _crop(self, tokens: list[int]) -> None:
         """Keep the rows that belong to these tokens."""
-        self.read = self.read[:common_prefix_length(self.read, tokens)]
+        self.read = self.read[: common_prefix_length(self.read, tokens)]
         self.rows.crop(len(self.read))
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        true = state.tokens[self.rows.first:-1]
+        true = state.tokens[self.rows.first : -1]
         self._crop(true)
         missing = len(true) - len(self.read) - sum(map(len, self._waiting))
         if missing > 0:
-            self._waiting.append(select_rows(outcome.scores.hidden_states[self.capture], outcome.kept[-missing:]))
+            self._waiting.append(
+                select_rows(outcome.scores.hidden_states[self.capture], outcome.kept[-missing:])
+            )

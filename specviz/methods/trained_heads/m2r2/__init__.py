@@ -1,5 +1,7 @@
-"""M2R2: small adapters next to the target's first layers compute a second, faster residual stream, which predicts tokens through
-the target's head at an early exit; verification continues from the first layers' hidden states (Bhendawade et al. 2502.02040)."""
+"""M2R2: small adapters next to the target's first layers compute a second, faster residual stream, which
+predicts tokens through the target's head at an early exit; verification continues from the first layers'
+hidden states (Bhendawade et al. 2502.02040)."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -21,24 +23,40 @@ METHOD = Method(
     summary="A fast residual beside the model's own lets the first layers draft through an early exit, and the remaining layers verify.",
     knobs=(
         Knob("gamma", 5, 1, 12, "most tokens drafted a round"),
-        Knob("threshold", 0.5, 0.0, 1.0, "the draft ends after a token that is less likely than this to the early exit"),
+        Knob(
+            "threshold",
+            0.5,
+            0.0,
+            1.0,
+            "the draft ends after a token that is less likely than this to the early exit",
+        ),
     ),
     needs=frozenset({"head:m2r2", "early", "head", "embed", "kv"}),
     look="How far the fast residual runs ahead of the slow one at each drafted token, and which layers were run once for both.",
     wins="Deep targets: the adapters are small, keep nothing between tokens, and the first layers' work is used again.",
     loses="In shallow targets the first layers are a large share of a pass, and below them too little is known yet.",
     differs="The paper's formulas were not available. Low-rank adapters that read the layers' own keys and values are the paper's. Ours: "
-            "their form, the fast residual added to the slow one at the exit, and a router by confidence instead of its attention-based "
-            "one (ARLA). Only self-speculation is implemented, not its other uses.",
+    "their form, the fast residual added to the slow one at the exit, and a router by confidence instead of its attention-based "
+    "one (ARLA). Only self-speculation is implemented, not its other uses.",
     compared="notes",
     aliases=("multi-rate residuals", "accelerated residual", "early exit"),
-    trains=(Trained("m2r2", "Adapters that accelerate the residual, so that the target's first layers draft.",
-                    f"{__name__}.network"),),
+    trains=(
+        Trained(
+            "m2r2",
+            "Adapters that accelerate the residual, so that the target's first layers draft.",
+            f"{__name__}.network",
+        ),
+    ),
     notes={
         "residuals": note(
-            "layers", "How far the fast residual differs from the target's own hidden state at the early exit (M2R2).",
-            line=("for each drafted token: norm of the change divided by the norm of the target's state", [0.9, 0.6, 1.2]),
-            exit=("layers below the exit", 2)),
+            "layers",
+            "How far the fast residual differs from the target's own hidden state at the early exit (M2R2).",
+            line=(
+                "for each drafted token: norm of the change divided by the norm of the target's state",
+                [0.9, 0.6, 1.2],
+            ),
+            exit=("layers below the exit", 2),
+        ),
     },
     build=build,
 )

@@ -1,6 +1,8 @@
-"""Medusa: heads on the target's last hidden state predict several tokens ahead at once, and a sparse tree of their top tokens is
-verified in one pass (Cai et al. 2401.10774). Nodes are chosen, not sampled, so verification is exact at every temperature; the
-paper's own rule, typical acceptance, is the method ``medusa_typical``."""
+"""Medusa: heads on the target's last hidden state predict several tokens ahead at once, and a sparse tree
+of their top tokens is verified in one pass (Cai et al. 2401.10774). Nodes are chosen, not sampled, so
+verification is exact at every temperature; the paper's own rule, typical acceptance, is the method
+``medusa_typical``."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -23,7 +25,13 @@ METHOD = Method(
     paper="Cai et al. 2024, arXiv 2401.10774",
     summary="Extra heads on the target guess the next few tokens all at once; a sparse tree of their guesses is checked in one pass.",
     knobs=(
-        Knob("nodes", 0, 0, 64, "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)"),
+        Knob(
+            "nodes",
+            0,
+            0,
+            64,
+            "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)",
+        ),
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),
     needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),
@@ -34,7 +42,12 @@ METHOD = Method(
     compared="code",
     aliases=("medusa",),
     published={"nodes": 63},
-    trains=(Trained("medusa", "Heads on the last hidden state, each predicting one token further ahead.",
-                    f"{__name__}.network"),),
+    trains=(
+        Trained(
+            "medusa",
+            "Heads on the last hidden state, each predicting one token further ahead.",
+            f"{__name__}.network",
+        ),
+    ),
     build=build,
 )

@@ -1,5 +1,7 @@
-"""MLPSpeculator: a small recurrent network on the target's last hidden state; each level also reads the token drafted before it
-(Wertheimer et al. 2404.19124). Nodes are chosen, not sampled, so verification is exact at every temperature."""
+"""MLPSpeculator: a small recurrent network on the target's last hidden state; each level also reads the
+token drafted before it (Wertheimer et al. 2404.19124). Nodes are chosen, not sampled, so verification is
+exact at every temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -10,7 +12,9 @@ def build(kit, depth: int, paths: int, top: int) -> Parts:
     from ....policies import Fixed
     from ....verifiers import TokenRejection
 
-    return Parts(MlpSpeculatorTree(kit.head("mlp_speculator"), paths, top), Fixed(depth, 16, 64), TokenRejection())
+    return Parts(
+        MlpSpeculatorTree(kit.head("mlp_speculator"), paths, top), Fixed(depth, 16, 64), TokenRejection()
+    )
 
 
 METHOD = Method(
@@ -28,11 +32,16 @@ METHOD = Method(
     wins="Where a draft must cost next to nothing but should still hang together: a level is two small matrices.",
     loses="Far ahead: beyond the target's last hidden state it has read nothing but its own guesses, without attention.",
     differs="The network, its weight names and the choice of paths are the authors'; paths with a common prefix share nodes. They "
-            "compare with the target's top-1 token; here verification is exact at every temperature.",
+    "compare with the target's top-1 token; here verification is exact at every temperature.",
     compared="formula",
     published={"paths": 5, "depth": 8},
     aliases=("mlp_speculator", "Combined Token/Embedding Speculator", "IBM accelerator"),
-    trains=(Trained("mlp_speculator", "Levels on the last hidden state, each reading the token drafted before it.",
-                    f"{__name__}.network"),),
+    trains=(
+        Trained(
+            "mlp_speculator",
+            "Levels on the last hidden state, each reading the token drafted before it.",
+            f"{__name__}.network",
+        ),
+    ),
     build=build,
 )

@@ -1,4 +1,5 @@
 """Orthrus' second attention path (2605.12825): its weights; see models/draft_path.py."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,6 +1,7 @@
-"""P-EAGLE: EAGLE-3's head drafts its whole block in one pass, with mask states in place of the hidden states it does not have
-yet. Each token is sampled from its own logits, independently of the others, so token rejection is exact at every
-temperature."""
+"""P-EAGLE: EAGLE-3's head drafts its whole block in one pass, with mask states in place of the hidden
+states it does not have yet. Each token is sampled from its own logits, independently of the others, so
+token rejection is exact at every temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -19,18 +20,28 @@ METHOD = Method(
     title="P-EAGLE",
     paper="P-EAGLE 2026, as vLLM and speculators have it",
     summary="EAGLE-3 without the waiting: a learned mask state stands for each token not drafted yet, and one pass fills in all "
-            "of them.",
-    knobs=(Knob("gamma", 2, 1, 16, "tokens drafted a round, all from one pass; published heads were trained for 8"),),
+    "of them.",
+    knobs=(
+        Knob(
+            "gamma", 2, 1, 16, "tokens drafted a round, all from one pass; published heads were trained for 8"
+        ),
+    ),
     needs=frozenset({"head:peagle", "tap:layer", "embed", "head"}),
     look="One pass of the head a round, however long the draft: hold it next to EAGLE-3, which pays a pass for each token.",
     wins="Wherever a head's price is its passes; it reads three layers of the target, as EAGLE-3 does.",
     loses="Open text: a later position does not know what the one before it became, so two continuations get mixed.",
     differs="Head, masks and training are those of the public code, and published files load. Above temperature 0 every token is sampled "
-            "and verified by rejection sampling. Ours shares the target's embedding and output matrix; published heads have their own.",
+    "and verified by rejection sampling. Ours shares the target's embedding and output matrix; published heads have their own.",
     compared="code",
     published={"gamma": 8},
     aliases=("peagle", "p-eagle", "parallel eagle", "parallel_drafting"),
-    trains=(Trained("peagle", "EAGLE-3's layers with a mask state, which draft a block in one forward pass.",
-                    f"{__name__}.network", one_pass=True),),
+    trains=(
+        Trained(
+            "peagle",
+            "EAGLE-3's layers with a mask state, which draft a block in one forward pass.",
+            f"{__name__}.network",
+            one_pass=True,
+        ),
+    ),
     build=build,
 )

@@ -1,4 +1,5 @@
 """Draft a block with one pass of a head on the target's hidden states and mask states (P-EAGLE)."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -12,16 +13,18 @@ from ....drafters.model.chain import draw_independent
 
 
 class PEagleModel(FeatureModel):
-    """P-EAGLE's head on the target's hidden states during one run. Pairs of token and hidden states that are not in its KV
-    cache yet are processed in the same pass as the mask positions after them."""
+    """P-EAGLE's head on the target's hidden states during one run. Pairs of token and hidden states that
+    are not in its KV cache yet are processed in the same pass as the mask positions after them."""
 
     def start(self, target: CapableTarget, tokens: list[int], prefill: Scores) -> None:
         super().start(target, tokens, prefill)
-        self._last: Tensor | None = None  # states of the pair read last: its row is read again where a round brought none
+        self._last: Tensor | None = (
+            None  # states of the pair read last: its row is read again where a round brought none
+        )
 
     def block(self, tokens: list[int], max_tokens: int) -> Tensor | None:
-        """Run the head and return logits [max_tokens, vocab] for the ``max_tokens`` tokens after the root; None if hidden
-        states before the root are missing."""
+        """Run the head and return logits [max_tokens, vocab] for the ``max_tokens`` tokens after the root;
+        None if hidden states before the root are missing."""
         if tokens != self.tokens or not (self._waiting or self._last is not None):
             return None
         with torch.inference_mode():
@@ -32,17 +35,26 @@ class PEagleModel(FeatureModel):
                 states = self._last
                 self.rows.crop(self.rows.count - 1)
             self._last = states[-1:]
-            embeds, mask = (self.net.embed(ids, self.target.embed) for ids in (tokens[-len(states):], [self.net.mask_token]))
-            return self.net.logits(self.rows.block(embeds, states, mask, max_tokens - 1).to(states.dtype), self.target.head)
+            embeds, mask = (
+                self.net.embed(ids, self.target.embed)
+                for ids in (tokens[-len(states) :], [self.net.mask_token])
+            )
+            return self.net.logits(
+                self.rows.block(embeds, states, mask, max_tokens - 1).to(states.dtype), self.target.head
+            )
 
 
 class OnePassFeatures(Drafter):
-    """Drafter of a chain with P-EAGLE's head, which predicts all its tokens in one pass; each is sampled independently."""
+    """Drafter of a chain with P-EAGLE's head, which predicts all its tokens in one pass; each is sampled
+    independently."""
 
     restartable = False  # of a text that was not verified it has no states
 
     def __init__(self, head: Any):
-        self.hidden_states, self.needs = frozenset(head.hidden_states), frozenset({"tap:layer", "embed", "head"})
+        self.hidden_states, self.needs = (
+            frozenset(head.hidden_states),
+            frozenset({"tap:layer", "embed", "head"}),
+        )
         self.model = PEagleModel(head)
 
     def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
@@ -54,4 +66,6 @@ class OnePassFeatures(Drafter):
         return DraftTree() if rows is None else draw_independent(rows, state, budget)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        self.model.append_features(select_rows(self.model.read_features(outcome.scores), outcome.kept), list(outcome.committed))
+        self.model.append_features(
+            select_rows(self.model.read_features(outcome.scores), outcome.kept), list(outcome.committed)
+        )

@@ -1,6 +1,7 @@
-"""PPD, parallel prompt decoding: learned prompt tokens after every candidate predict the next tree in the pass that verifies this
-one (Chen et al. 2405.18628). The tree depends on how many tokens were predicted. Candidates are chosen: exact at every
-temperature."""
+"""PPD, parallel prompt decoding: learned prompt tokens after every candidate predict the next tree in the
+pass that verifies this one (Chen et al. 2405.18628). The tree depends on how many tokens were predicted.
+Candidates are chosen: exact at every temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -31,11 +32,16 @@ METHOD = Method(
     wins="Where memory is scarce and verification is cheap: a few thousand numbers are all that is trained.",
     loses="On a processor of two cores: most of a pass is prompt tokens after candidates that were refused.",
     differs="The tree for a number of rows is that of the best Markov chain, found by iteration; the authors build theirs and prune "
-            "them. They use typical acceptance above temperature 0; here verification is exact.",
+    "them. They use typical acceptance above temperature 0; here verification is exact.",
     compared="formula",
     published={"depth": 3},
     aliases=("PPD", "parallel prompt decoding", "hardware-aware dynamic sparse tree"),
-    trains=(Trained("ppd", "Prompt tokens after every candidate, which draft the next tree in the pass that verifies this one.",
-                    "specviz.models.in_target"),),
+    trains=(
+        Trained(
+            "ppd",
+            "Prompt tokens after every candidate, which draft the next tree in the pass that verifies this one.",
+            "specviz.models.in_target",
+        ),
+    ),
     build=build,
 )

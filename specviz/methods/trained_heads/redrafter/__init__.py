@@ -1,6 +1,7 @@
-"""ReDrafter: beam search with a recurrent head on the target's last hidden state; common prefixes of beams are verified once
-(Zhang et al. 2403.09919). Beams are chosen, not sampled: each node is accepted with its target probability, exact at every
-temperature."""
+"""ReDrafter: beam search with a recurrent head on the target's last hidden state; common prefixes of beams
+are verified once (Zhang et al. 2403.09919). Beams are chosen, not sampled: each node is accepted with its
+target probability, exact at every temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -30,17 +31,28 @@ METHOD = Method(
     wins="Where a draft must hang together and cost little: a step is a few small matrices for all beams at once.",
     loses="Where beams agree on a wrong beginning: all of them fail at one token.",
     differs="Head, beam search and the tree of common prefixes are the authors'. Above temperature 0 they compare beams with samples "
-            "that follow no single distribution; here each node is accepted with the target's probability of it, which is exact.",
+    "that follow no single distribution; here each node is accepted with the target's probability of it, which is exact.",
     compared="formula",
     published={"beams": 45},
     aliases=("ReDrafter", "recurrent drafter", "ml-recurrent-drafter"),
-    trains=(Trained("redrafter", "A small recurrent head for beam search, the same at every step.", f"{__name__}.network"),),
+    trains=(
+        Trained(
+            "redrafter",
+            "A small recurrent head for beam search, the same at every step.",
+            f"{__name__}.network",
+        ),
+    ),
     notes={
         "beam": note(
-            "ahead", "The beams of a search, and the tree they form once shared prefixes are merged (ReDrafter).",
-            beams=("`[{tokens, chance}]`, most probable first",
-                   [{"tokens": NOTE_IDS, "chance": 0.6}, {"tokens": NOTE_IDS[::-1], "chance": 0.4}]),
-            nodes=("of the tree they form", 7), apart=("tokens of all beams", 8)),
+            "ahead",
+            "The beams of a search, and the tree they form once shared prefixes are merged (ReDrafter).",
+            beams=(
+                "`[{tokens, chance}]`, most probable first",
+                [{"tokens": NOTE_IDS, "chance": 0.6}, {"tokens": NOTE_IDS[::-1], "chance": 0.4}],
+            ),
+            nodes=("of the tree they form", 7),
+            apart=("tokens of all beams", 8),
+        ),
     },
     build=build,
 )

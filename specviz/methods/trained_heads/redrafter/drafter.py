@@ -1,9 +1,10 @@
 """Draft by beam search with a recurrent head: ReDrafter (Zhang et al. 2403.09919).
 
-Every step extends all beams and keeps the most probable. The target scores the tree of their merged prefixes ("dynamic
-tree attention"). The authors' rule at temperatures above 0 is not exact; here beams are chosen nodes, each accepted
-with its target probability, which is.
+Every step extends all beams and keeps the most probable. The target scores the tree of their merged
+prefixes ("dynamic tree attention"). The authors' rule at temperatures above 0 is not exact; here beams are
+chosen nodes, each accepted with its target probability, which is.
 """
+
 from __future__ import annotations
 
 import math
@@ -20,8 +21,8 @@ FEW = 50  # most probable tokens of a step that beams may take, as the authors h
 
 
 class BeamTree(LastStateDrafter):
-    """Drafter by beam search with ReDrafter's recurrent head (Zhang et al. 2403.09919); the beams are merged into a tree of
-    chosen nodes. width: number of beams."""
+    """Drafter by beam search with ReDrafter's recurrent head (Zhang et al. 2403.09919); the beams are
+    merged into a tree of chosen nodes. width: number of beams."""
 
     needs = frozenset({"tap:final", "head", "embed"})
 
@@ -47,13 +48,27 @@ class BeamTree(LastStateDrafter):
                     above = [(*above[row], token) for row, token in zip(rows.tolist(), tokens.tolist())]
                 states = states.index_select(0, rows)
                 levels.append(torch.stack([rows, tokens]).double().flatten())
-        scores, at, paths = torch.cat([values.double(), *levels]).tolist(), len(values), [()]  # all levels in one go
+        scores, at, paths = (
+            torch.cat([values.double(), *levels]).tolist(),
+            len(values),
+            [()],
+        )  # all levels in one go
         for level in levels:
-            rows_of_it, tokens_of_it = scores[at:at + len(level) // 2], scores[at + len(level) // 2:at + len(level)]
-            paths, at = [(*paths[int(row)], int(token)) for row, token in zip(rows_of_it, tokens_of_it)], at + len(level)
+            rows_of_it, tokens_of_it = (
+                scores[at : at + len(level) // 2],
+                scores[at + len(level) // 2 : at + len(level)],
+            )
+            paths, at = (
+                [(*paths[int(row)], int(token)) for row, token in zip(rows_of_it, tokens_of_it)],
+                at + len(level),
+            )
         found = [(value, path) for value, path in zip(scores, paths) if value > -math.inf]
         scores, paths = [value for value, _ in found], [path for _, path in found]
         build = merged_paths(paths)
-        state.note("beam", nodes=len(build), apart=sum(map(len, paths)),
-                   beams=[{"tokens": list(path), "chance": math.exp(value)} for path, value in zip(paths, scores)])
+        state.note(
+            "beam",
+            nodes=len(build),
+            apart=sum(map(len, paths)),
+            beams=[{"tokens": list(path), "chance": math.exp(value)} for path, value in zip(paths, scores)],
+        )
         return build.tree()

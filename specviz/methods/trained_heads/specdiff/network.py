@@ -1,10 +1,13 @@
-"""SpecDiff's drafter: a small masked diffusion model that fills in a block of mask tokens (Christopher et al. 2408.05636).
+"""SpecDiff's drafter: a small masked diffusion model that fills in a block of mask tokens (Christopher et
+al. 2408.05636).
 
-The text's tokens are read causally and cached. The block is the last token and mask tokens; its positions attend to the text and to
-each other in both directions. As in SpecDiff-2 (2511.00606), position j predicts the token after it, so that the network can be
-initialised with an ordinary draft model. It reads no hidden states of the target, only its embedding, through ``in_proj``; its
-output matrix covers the tokens that it may draft.
+The text's tokens are read causally and cached. The block is the last token and mask tokens; its positions
+attend to the text and to each other in both directions. As in SpecDiff-2 (2511.00606), position j predicts
+the token after it, so that the network can be initialised with an ordinary draft model. It reads no hidden
+states of the target, only its embedding, through ``in_proj``; its output matrix covers the tokens that it
+may draft.
 """
+
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
@@ -26,11 +29,12 @@ TOGETHER = 64  # most new text tokens that are read in the block's own pass
 
 
 class DiffusionDrafter(nn.Module):
-    """SpecDiff's masked diffusion model (Christopher et al. 2408.05636), an nn.Module: a small transformer that predicts the
-    masked tokens of a block.
+    """SpecDiff's masked diffusion model (Christopher et al. 2408.05636), an nn.Module: a small transformer
+    that predicts the masked tokens of a block.
 
-    config: a Llama-like config.json of the target's hidden size and vocabulary, with draft_hidden_size (width of the layers),
-    draft_vocab_size (number of tokens that it may draft) and block_size (number of positions drafted after the last token)."""
+    config: a Llama-like config.json of the target's hidden size and vocabulary, with draft_hidden_size
+    (width of the layers), draft_vocab_size (number of tokens that it may draft) and block_size (number of
+    positions drafted after the last token)."""
 
     hidden_states: tuple[str, ...] = ()
     tokens: Tensor  # int64 [draft_vocab_size]
@@ -39,13 +43,23 @@ class DiffusionDrafter(nn.Module):
         super().__init__()
         try:
             inner = {**config, "hidden_size": config["draft_hidden_size"]}
-            self.block, wide, count = config["block_size"], config["hidden_size"], config["draft_vocab_size"]
+            self.block = config["block_size"]
+            wide = config["hidden_size"]
+            count = config["draft_vocab_size"]
             self.vocab = config["vocab_size"]
         except KeyError as missing:
             raise ModelError(f"config.json of {name} does not say {missing}", "head.config_lacks") from None
-        if not all(type(size) is int and size > 0 for size in (self.block, wide, count)) or count > self.vocab:
-            raise ModelError(f"config.json of {name} gives a block, a width or a vocabulary that make no sense", "specdiff.config")
-        self.config, self.name, self.sizes = config, name, Sizes.of(inner, name, causal=False)
+        if (
+            not all(type(size) is int and size > 0 for size in (self.block, wide, count))
+            or count > self.vocab
+        ):
+            raise ModelError(
+                f"config.json of {name} gives a block, a width or a vocabulary that make no sense",
+                "specdiff.config",
+            )
+        self.config = config
+        self.name = name
+        self.sizes = Sizes.of(inner, name, causal=False)
         d = self.sizes.hidden
         self.in_proj, self.lm_head = nn.Linear(wide, d, bias=False), nn.Linear(d, count, bias=False)
         self.mask_embedding = nn.Parameter(torch.zeros(d))
@@ -54,14 +68,16 @@ class DiffusionDrafter(nn.Module):
         self.register_buffer("tokens", torch.arange(count))
 
     def rows(self, embeds: Tensor, masked: Tensor) -> Tensor:
-        """Return the inputs [..., draft hidden] of the layers, given the target's token embeddings [..., hidden]. masked [...]:
-        True where the mask's input is used instead."""
+        """Return the inputs [..., draft hidden] of the layers, given the target's token embeddings [...,
+        hidden]. masked [...]: True where the mask's input is used instead."""
         return torch.where(masked[..., None], self.mask_embedding.to(embeds.dtype), self.in_proj(embeds))
 
     def forward(self, rows: Tensor, places: Tensor, mask: Tensor) -> Tensor:
-        """Training: return hidden states [batch, n, draft hidden] for ``lm_head``. rows: inputs of the same shape; places
-        [batch, n]: positions; mask [batch, 1, n, n]: True where a position may attend."""
-        angles = angles_of(self.config, self.sizes.head_dim, int(places.max()) + 1, rows.device)[places][:, None]
+        """Training: return hidden states [batch, n, draft hidden] for ``lm_head``. rows: inputs of the same
+        shape; places [batch, n]: positions; mask [batch, 1, n, n]: True where a position may attend."""
+        angles = angles_of(self.config, self.sizes.head_dim, int(places.max()) + 1, rows.device)[places][
+            :, None
+        ]
         for layer in self.layers:
             rows = layer(rows, angles, None, mask)[0]
         return self.norm(rows)
@@ -85,8 +101,8 @@ class DiffusionNet(FusedLayers):
 
 
 class DiffusionRows(RowCache):
-    """KV cache of the diffusion model for one run, over the text's tokens; the keys and values of a block are dropped after
-    each pass."""
+    """KV cache of the diffusion model for one run, over the text's tokens; the keys and values of a block
+    are dropped after each pass."""
 
     def __init__(self, head: DiffusionDrafter):
         super().__init__(head.fused)
@@ -97,10 +113,12 @@ class DiffusionRows(RowCache):
         self.read(self.net.lead(embeds.to(self.net.dtype)))
 
     def block(self, text: Tensor, embeds: Tensor, masked: Tensor) -> Tensor:
-        """Return logits [block, vocab] of a block after the text; only the new text tokens are kept in the cache.
+        """Return logits [block, vocab] of a block after the text; only the new text tokens are kept in the
+        cache.
 
-        text [n, hidden]: the target's embeddings of text tokens that are not cached yet; embeds [block, hidden]: of the block's
-        tokens; masked [block]: True where the token is masked and its embedding ignored."""
+        text [n, hidden]: the target's embeddings of text tokens that are not cached yet; embeds [block,
+        hidden]: of the block's tokens; masked [block]: True where the token is masked and its embedding
+        ignored."""
         if len(text) > TOGETHER:
             self.text(text)
             text = text[:0]
@@ -122,10 +140,13 @@ def _sees(text: int, block: int) -> Tensor:
 
 
 def build(target: TargetInfo, numbers: dict[str, Any]) -> DiffusionDrafter:
-    """Return an untrained diffusion model for a target. numbers: block; draft_vocab, hidden, layers, heads, kv_heads, head_dim,
-    intermediate."""
-    more = {"draft_vocab_size": numbers.get("draft_vocab") or target.vocab,
-            "draft_hidden_size": numbers.get("hidden") or target.hidden, "block_size": numbers["block"]}
+    """Return an untrained diffusion model for a target. numbers: block; draft_vocab, hidden, layers, heads,
+    kv_heads, head_dim, intermediate."""
+    more = {
+        "draft_vocab_size": numbers.get("draft_vocab") or target.vocab,
+        "draft_hidden_size": numbers.get("hidden") or target.hidden,
+        "block_size": numbers["block"],
+    }
     return DiffusionDrafter(config_like(target, numbers) | more, f"the diffusion drafter of {target.name}")
 
 
@@ -134,12 +155,19 @@ def load(folder: str | Path, target: TargetInfo) -> DiffusionDrafter:
     folder = Path(folder)
     check_fit(folder, target.name, target.hidden, target.vocab, "specdiff")
     weights = HeadWeights(folder, target)
-    made = DiffusionDrafter({"hidden_size": target.hidden, "vocab_size": target.vocab, **config_of(folder)}, folder.name)
-    sizes, d, count = made.sizes, made.sizes.hidden, len(made.tokens)
-    found: dict[str, Tensor | None] = {"in_proj.weight": weights.get("in_proj.weight", d, target.hidden),
-                                       "norm.weight": weights.get("norm.weight", d),
-                                       "lm_head.weight": weights.get("lm_head.weight", count, d),
-                                       "mask_embedding": weights.get("mask_embedding", d), "tokens": weights.ids("tokens", target.vocab)}
+    made = DiffusionDrafter(
+        {"hidden_size": target.hidden, "vocab_size": target.vocab, **config_of(folder)}, folder.name
+    )
+    sizes = made.sizes
+    d = made.sizes.hidden
+    count = len(made.tokens)
+    found: dict[str, Tensor | None] = {
+        "in_proj.weight": weights.get("in_proj.weight", d, target.hidden),
+        "norm.weight": weights.get("norm.weight", d),
+        "lm_head.weight": weights.get("lm_head.weight", count, d),
+        "mask_embedding": weights.get("mask_embedding", d),
+        "tokens": weights.ids("tokens", target.vocab),
+    }
     if weights.shape("tokens") != (count,) or len(set(weights.ids("tokens", target.vocab).tolist())) < count:
         raise ModelError(f"the tokens of {folder.name} must be {count} different ones", "specdiff.tokens")
     for i in range(sizes.layers):

@@ -1,5 +1,7 @@
-"""TAPS: DFlash's tree with its nodes ranked by how probably the verification reaches them, given the path above; the best subtree within
-the budget is verified (2606.00487). Nodes are chosen, so each is accepted with its target probability: exact at every temperature."""
+"""TAPS: DFlash's tree with its nodes ranked by how probably the verification reaches them, given the path
+above; the best subtree within the budget is verified (2606.00487). Nodes are chosen, so each is accepted
+with its target probability: exact at every temperature."""
+
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
@@ -23,16 +25,35 @@ METHOD = Method(
         Knob("nodes", 5, 1, 60, "most nodes of the tree"),
         Knob("width", 3, 1, 10, "most children of a node"),
         Knob("depth", 7, 1, 15, "most levels, as far as the block was trained"),
-        Knob("depth_cost", 0.0, 0.0, 1.0, "what a further level adds to the cost of a node, in costs of a node at the first"),
-        Knob("threshold", 0.0, 0.0, 0.2, "the tree ends before the first node whose probability by cost is below this; 0: at the budget"),
+        Knob(
+            "depth_cost",
+            0.0,
+            0.0,
+            1.0,
+            "what a further level adds to the cost of a node, in costs of a node at the first",
+        ),
+        Knob(
+            "threshold",
+            0.0,
+            0.0,
+            0.2,
+            "the tree ends before the first node whose probability by cost is below this; 0: at the budget",
+        ),
     ),
     needs=frozenset({"head:dflash", "head:taps", "tap:layer", "embed", "head", "tree"}),
     look="The two estimates of each node: by the block's positions alone, and given the path above.",
     wins="Expensive verification: the same budget goes to nodes that can be reached, and with a threshold less of it is spent.",
     loses="Where positions hardly depend on each other, it is DDTree with a scorer to pay.",
     differs="Written from descriptions of the paper, whose code was not reachable: softmax over siblings, distilled with a calibration of "
-            "the reach. Sizes of the scorer and both cost weights are ours; these are off by default, for equal nodes with DDTree.",
-    trains=(Trained("taps", "A scorer of the children of a node in DFlash's tree.", f"{__name__}.network", after="dflash"),),
+    "the reach. Sizes of the scorer and both cost weights are ours; these are off by default, for equal nodes with DDTree.",
+    trains=(
+        Trained(
+            "taps",
+            "A scorer of the children of a node in DFlash's tree.",
+            f"{__name__}.network",
+            after="dflash",
+        ),
+    ),
     relative="ddtree",
     build=build,
 )

@@ -1,10 +1,12 @@
-"""TreeFlash's network: a hidden state of a block drafter, corrected by the token before its position (2606.03819).
+"""TreeFlash's network: a hidden state of a block drafter, corrected by the token before its position
+(2606.03819).
 
-d(SiLU(gate) * up) of [norm(embedding of the token before), state] is added to the position's state before the last norm;
-then the norm and the target's output matrix follow. At drafting the tokens before a position are the top tokens of the
-position before it, so that all corrections are computed at once. Parameter names are those of the authors' code
-(``ar_approximation.*``).
+d(SiLU(gate) * up) of [norm(embedding of the token before), state] is added to the position's state before
+the last norm; then the norm and the target's output matrix follow. At drafting the tokens before a position
+are the top tokens of the position before it, so that all corrections are computed at once. Parameter names
+are those of the authors' code (``ar_approximation.*``).
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -22,8 +24,9 @@ from ....trees import top_k
 
 
 class SwiGLU(nn.Module):
-    """TreeFlash's gated feed-forward, an nn.Module: embeddings of the tokens before and the block drafter's hidden states, both
-    [..., hidden] -> the correction [..., hidden] of the hidden states. inner: inner width."""
+    """TreeFlash's gated feed-forward, an nn.Module: embeddings of the tokens before and the block drafter's
+    hidden states, both [..., hidden] -> the correction [..., hidden] of the hidden states. inner: inner
+    width."""
 
     def __init__(self, hidden: int, inner: int):
         super().__init__()
@@ -38,8 +41,8 @@ class SwiGLU(nn.Module):
 
 
 class TreeFlash(nn.Module):
-    """TreeFlash's network (2606.03819), an nn.Module: it corrects a block drafter's hidden states by the token before their
-    position. config: hidden_size, treeflash_inner."""
+    """TreeFlash's network (2606.03819), an nn.Module: it corrects a block drafter's hidden states by the
+    token before their position. config: hidden_size, treeflash_inner."""
 
     reads_text = False
 
@@ -57,8 +60,8 @@ class TreeFlash(nn.Module):
 
 
 class TreeFlashCorrection:
-    """TreeFlash's Correction of a block drafter: each position is corrected for each of the ``previous`` top tokens of the
-    position before. head: the network."""
+    """TreeFlash's Correction of a block drafter: each position is corrected for each of the ``previous``
+    top tokens of the position before. head: the network."""
 
     reads_text = False
 
@@ -71,13 +74,15 @@ class TreeFlashCorrection:
 
 
 class TreeFlashScores(PathScores):
-    """Corrected logits of a position after each of the ``previous`` top tokens of the position before; -inf after any other
-    token, which therefore gets no children."""
+    """Corrected logits of a position after each of the ``previous`` top tokens of the position before; -inf
+    after any other token, which therefore gets no children."""
 
     def __init__(self, block: Block, head: TreeFlash, previous: int):
         super().__init__(block)
         self.head = head
-        self.before = top_k(block.logits[:-1], min(previous, block.logits.shape[-1]))[1]  # [places - 1, previous]
+        self.before = top_k(block.logits[:-1], min(previous, block.logits.shape[-1]))[
+            1
+        ]  # [places - 1, previous]
         self.rows: Tensor | None = None
 
     def step(self, position: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,10 +95,12 @@ class TreeFlashScores(PathScores):
         return self.rows[at].masked_fill(~same.any(-1, keepdim=True), -torch.inf), carry
 
     def _corrected(self, root: Tensor) -> Tensor:
-        """Return logits [1 + (positions - 1) * previous, vocab] of the first position and of the others after each token
-        before them."""
+        """Return logits [1 + (positions - 1) * previous, vocab] of the first position and of the others
+        after each token before them."""
         block, each = self.block, self.before.shape[1]
-        places = token_tensor(root.device, [0, *(position for position in range(1, len(block.states)) for _ in range(each))])
+        places = token_tensor(
+            root.device, [0, *(position for position in range(1, len(block.states)) for _ in range(each))]
+        )
         embeds = block.target.embed(torch.cat([root, self.before.flatten()])).to(block.states)
         raw = block.raw[places] + self.head.ar_approximation(embeds, block.states[places])
         return block.target.head(block.norm(raw))
@@ -101,7 +108,11 @@ class TreeFlashScores(PathScores):
 
 def build(target: TargetInfo, hparams: dict[str, Any]) -> TreeFlash:
     """Return an untrained network for a target. hparams: treeflash_inner."""
-    config = {"hidden_size": target.hidden, "vocab_size": target.vocab, "treeflash_inner": hparams["treeflash_inner"]}
+    config = {
+        "hidden_size": target.hidden,
+        "vocab_size": target.vocab,
+        "treeflash_inner": hparams["treeflash_inner"],
+    }
     return TreeFlash(config, f"TreeFlash's network of {target.name}")
 
 

@@ -1,4 +1,5 @@
 """Uno's diffusion LoRA (2609.04010): its weights; see models/draft_path.py."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,5 +15,6 @@ def build(target: TargetInfo, hparams: dict[str, Any]) -> draft_path.DraftPath:
 
 
 def load(folder: Path, target: TargetInfo) -> draft_path.DraftPath:
-    """Load the LoRA of a checkpoint folder, in this project's layout or a LoRA adapter's. Raises ModelError."""
+    """Load the LoRA of a checkpoint folder, in this project's layout or a LoRA adapter's. Raises
+    ModelError."""
     return draft_path.load("uno", folder, target)
