@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..kernels.network import CompiledNetwork, SequenceRows
 from .checkpoint_sizes import check_config, check_weights
 from .config_defaults import check_parts, context_of, output_matrix, uses_window, with_defaults
 from .cuda_attention import disable_cudnn_attention
-from .exact_attention import ExactAttention
 from .linear import Layout, fastest_layout
 from .mx import QUANTISED
 from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens, share_table
@@ -151,7 +151,7 @@ def fused_layer(
 @dataclass
 class Block:
     """The weights of one decoder layer. norm_q, norm_k: norms of queries and keys, where there are any;
-    exact: attention with exact sums, if used; attend, transform: attention and feed-forward compiled with
+    attend, transform: attention and feed-forward compiled with
     TorchScript (models/torchscript_llama.py), if they are."""
 
     norm_in: Norm
@@ -162,7 +162,6 @@ class Block:
     norm_mlp: Norm
     gate_up: Any
     down: Any
-    exact: ExactAttention | None = None
     attend: Callable[..., Tensor] | None = field(default=None, init=False)
     transform: Callable[[Tensor], Tensor] | None = field(default=None, init=False)
 
@@ -187,7 +186,7 @@ class Llama:
     }
     uncompiled: str | None = None  # why a part runs without TorchScript
     scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
-    shared_cache: Any = None  # targets/shared_cache.py, once several sequences ran in one pass
+    compiled: CompiledNetwork | None = None  # runs all layers in one call, where there is one
     block_bytes = 0
 
     @cached_property
@@ -477,8 +476,6 @@ class Llama:
     def attention(self, block: Block, q: Tensor, slots_seen: Tensor, mask: Tensor | None) -> Tensor:
         """Return the attention of queries [1, kv_heads, rows, head_dim] over keys and values [2, kv_heads,
         slots, head_dim], of the queries' shape. mask [rows, slots] is added to scores."""
-        if block.exact is not None:
-            return block.exact.attention(q[0], slots_seen[0], slots_seen[1], mask)[None]
         keys, values = slots_seen.unsqueeze(1).unbind(0)
         if mask is not None and mask.dtype != q.dtype:
             q, keys, values = (y.to(mask.dtype) for y in (q, keys, values))
@@ -510,6 +507,50 @@ class Llama:
             x = x if block.down is None else self.transform(block, x)
         return x, found
 
+    @property
+    def compiled_width(self) -> int:
+        """Padded width of states in the compiled pass."""
+        assert self.compiled is not None
+        return self.compiled.sizes.hidden
+
+    @property
+    def compiled_outputs(self) -> int:
+        """Padded number of logits in the compiled pass."""
+        assert self.compiled is not None and self.compiled.output is not None
+        return self.compiled.output.outputs
+
+    def compiled_logits(self, logits: Tensor) -> Tensor:
+        """Return the logits [rows, vocab] of the compiled pass's outputs."""
+        return logits if logits.shape[1] == self.vocab else logits[:, : self.vocab]
+
+    def run_compiled(
+        self,
+        sequences: Sequence[SequenceRows],
+        x: Tensor,
+        first: int,
+        end: int,
+        skipped: Collection[int] = (),
+        captured: dict[int, Tensor] | None = None,
+        logits: Tensor | None = None,
+    ) -> Tensor:
+        """Run layers first..end over states x [rows, hidden] in one compiled call; return the states after
+        them. Arguments as in ``CompiledNetwork.run``."""
+        assert self.compiled is not None
+        states = F.pad(x, (0, self.compiled_width - self.hidden)) if self.compiled_width > self.hidden else x
+        states = states.clone(memory_format=torch.contiguous_format) if states is x else states.contiguous()
+        found = {layer: rows.numpy() for layer, rows in (captured or {}).items()}
+        self.compiled.run(
+            sequences,
+            states.numpy(),
+            False,
+            first,
+            end,
+            None if logits is None else logits.numpy(),
+            found,
+            frozenset(skipped),
+        )
+        return states[:, : self.hidden]
+
     def project(
         self, block: Block, x: Tensor, rotation: Tensor, reads: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -524,8 +565,6 @@ class Llama:
             qkv[:, :heads] = block.norm_q(qkv[:, :heads])
             qkv[:, heads : heads + kv] = block.norm_k(qkv[:, heads : heads + kv])
         self._rotate(qkv[:, : heads + kv], rotation)
-        if block.exact is not None:
-            block.exact(qkv, heads + kv)
         q = (
             qkv[:, :heads]
             .view(n, kv, self.group, width)

@@ -154,7 +154,7 @@ class ScriptedAttention(nn.Module):
         self.norm = scripted_norm(block.norm_in)
         self.qkv = scripted_linear(block.qkv)
         self.out = scripted_linear(block.out)
-        self.normed, self.exact = block.norm_q is not None, block.exact
+        self.normed = block.norm_q is not None
         self.norm_q, self.norm_k = scripted_norm(block.norm_q), scripted_norm(block.norm_k)
 
     def forward(
@@ -176,8 +176,6 @@ class ScriptedAttention(nn.Module):
             qkv[:, :heads] = self.norm_q(qkv[:, :heads])
             qkv[:, heads : heads + kv] = self.norm_k(qkv[:, heads : heads + kv])
         rotate_(qkv.narrow(1, 0, heads + kv), rotation)
-        if self.exact is not None:
-            self.exact(qkv, heads + kv)
         q, new = (
             qkv.narrow(1, 0, heads).view(n, kv, self.group, width),
             qkv.narrow(1, heads, 2 * kv).view(n, 2, kv, width),
@@ -185,12 +183,7 @@ class ScriptedAttention(nn.Module):
         q = q if n == 1 else q.permute(1, 2, 0, 3).reshape(1, kv, self.group * n, width)
         slots.narrow(2, at, n).copy_(new.permute(1, 2, 0, 3))
         slots_seen = slots.narrow(2, 0, at + n)
-        if self.exact is not None:
-            y = self.exact.attention(q[0], slots_seen[0], slots_seen[1], mask)
-        else:
-            y = F.scaled_dot_product_attention(
-                q, slots_seen[0].unsqueeze(0), slots_seen[1].unsqueeze(0), mask
-            )
+        y = F.scaled_dot_product_attention(q, slots_seen[0].unsqueeze(0), slots_seen[1].unsqueeze(0), mask)
         if n > 1:
             y = y.view(kv, self.group, n, width).permute(2, 0, 1, 3)
         return self.out.add(y.reshape(n, heads * width), x)

@@ -29,6 +29,11 @@ class BlockRows(Rows):
 
     both: bool = False
 
+    @property
+    def causal_chain(self) -> bool:
+        """Whether every row sees all rows before it, and no other."""
+        return self.chain and not self.both
+
     @cached_property
     def shape(self) -> Shape:
         """The attention mask of these rows."""

@@ -1,8 +1,8 @@
-"""This project's Llama-family forward pass with int8 weights and activations (W8A8, models/int8.py), on a
-CPU.
+"""This project's Llama-family forward pass with int8 weights and activations (W8A8), compiled (kernels/),
+on a CPU.
 
-Sums are exact (models/int8.py, models/exact_attention.py), so a row's logits are bit-identical alone, after
-a draft, and in any tree.
+Sums of products are integers and everything else is summed in a fixed order, so a row's logits are
+bit-identical alone, after a draft, in any tree and in any batch.
 
 Three measures keep the quantisation error small at no cost per pass: norm weights are folded into the
 matrices that follow, the residual stream is rotated (models/rotation.py), and the input of the down
@@ -14,27 +14,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..models.exact_attention import HEAD_DIM, SLOTS, ExactAttention
-from ..models.int8 import Int8Layout
+from ..kernels.matrix import columns_of
+from ..kernels.memory import round_up
+from ..kernels.network import CompiledLayer, CompiledNetwork, Sizes
+from ..models.compiled_linear import CompiledInt8Layout
 from ..models.linear import Layout
+from ..models.llama import Block
 from ..models.llama import unsupported_reason as llama_unsupported_reason
 from ..models.rms_norm import UnitNorm
 from ..models.rotation import Basis, FinalStates, Rotate
 from ..models.weights import Weights
 from .fast import FastModel
 
-WHY_NOT = "the int8 forward sums exactly over heads of at most {most} numbers"
+SLOTS = 2048  # largest number of slots a row may attend to
 
 
 def unsupported_reason(config: dict[str, Any]) -> str | None:
-    """Return why the int8 forward pass cannot run a checkpoint with that config.json, as the end of a
-    message; None if it can."""
-    if (config.get("head_dim") or 0) > HEAD_DIM:
-        return WHY_NOT.format(most=HEAD_DIM)
+    """Return why the int8 forward pass cannot run a checkpoint with that config.json, as the end of a message;
+    None if it can."""
     return llama_unsupported_reason(config)
 
 
@@ -46,22 +48,43 @@ class Int8Model(FastModel):
 
     def _measure(self, config: dict[str, Any]) -> None:
         super()._measure(config)
-        self.context = min(self.context, SLOTS)  # attention sums exactly over so many tokens
+        self.context = min(self.context, SLOTS)
         self._basis = Basis(self.hidden)
-        self._folded: list[
-            dict[str, Tensor]
-        ] = []  # of each layer: norm weights that were folded into the matrices of these names
+        # Of each layer: norm weights that were folded into the matrices of these names.
+        self._folded: list[dict[str, Tensor]] = []
+        self._wide = round_up(self.hidden, 32)
+        self._head_wide = round_up(self.head_dim, 16)
+        columns = columns_of(round_up(self.inner, 32))
+        self._inner_wide = round_up(self.inner, 16 * columns)
+        self._orders = self._qkv_order(), self._paired_order(16 * columns)
+        self._columns = columns
+
+    def _qkv_order(self) -> np.ndarray:
+        """Return the order of the packed outputs of the projection to queries, keys and values: each head
+        padded."""
+        heads = self.heads + 2 * self.kv_heads
+        order = np.full((heads, self._head_wide), -1)
+        order[:, : self.head_dim] = np.arange(heads * self.head_dim).reshape(heads, self.head_dim)
+        return order.reshape(-1)
+
+    def _paired_order(self, size: int) -> np.ndarray:
+        """Return the order of the packed outputs of [gate; up], in which blocks of both alternate."""
+        places = np.arange(self._inner_wide).reshape(-1, size)
+        real = places < self.inner
+        gate = np.where(real, places, -1)
+        up = np.where(real, places + self.inner, -1)
+        return np.concatenate([gate, up], 1).reshape(-1)
 
     def _load(self, weights: Weights) -> None:
         super()._load(weights)
-        self._table = self._basis.rotate(self.embedding).half()
+        self._table = F.pad(self._basis.rotate(self.embedding).half(), (0, self._wide - self.hidden))
         self._output_norm, self._output = UnitNorm(self.hidden, self.eps), self.head
         self._final = FinalStates(self._basis, self.norm_final.weight * self.hidden**0.5)
         self.head = lambda states: self._output(self._rotate_final(states))
         self._to_basis = Rotate(self._basis.matrix)
 
     def _layout(self, weights: list[Tensor], total: int) -> Layout:
-        return Int8Layout()
+        return CompiledInt8Layout()
 
     def _output_layer(self, linear: Layout, weight: Tensor) -> Any:
         return linear(self._basis.rotate(weight * self.norm_final.weight * self.hidden**0.5))
@@ -73,26 +96,89 @@ class Int8Model(FastModel):
         return self._to_basis(torch.where(weight == 0, 0.0, states.to(self.dtype) / weight))
 
     def _read(self, weights: Weights, at: str) -> dict[str, Any]:
-        """Return the tensors of one block, with norm weights folded and matrices rotated. ``exact`` gets an
-        upper bound of a value vector's length: the norm of its weight row times that of a normed state,
-        1."""
+        """Return the tensors of one block, with norm weights folded, matrices rotated and padded."""
         parts = super()._read(weights, at)
         folded: dict[str, Tensor] = {}
         for norm, name in (("norm_in", "qkv"), ("norm_mlp", "gate_up")):
             matrix, bias = parts[name]
             folded[name] = parts[norm].weight * self.hidden**0.5
-            parts[name] = self._basis.rotate(matrix * parts[norm].weight * self.hidden**0.5), bias
+            matrix = self._basis.rotate(matrix * parts[norm].weight * self.hidden**0.5)
+            order = self._orders[name == "gate_up"]
+            columns = self._columns if name == "gate_up" else 0
+            parts[name] = self._wide_inputs(matrix), bias, False, order, columns
             parts[norm] = UnitNorm(self.hidden, self.eps)
         self._folded.append(folded)  # layers are read in order
-        for name, int16_input in (("out", False), ("down", True)):
+        for name in ("out", "down"):
             matrix, bias = parts[name]
             bias = bias if bias is None else self._basis.rotate(bias[None])[0]
-            parts[name] = self._basis.rotate(matrix.t()).t().contiguous(), bias, int16_input
-        matrix, bias = parts["qkv"]
-        values = -self.kv_heads * self.head_dim
-        matrix, bias = matrix[values:], bias if bias is None else bias[values:]
-        longest = matrix.norm(dim=1) + (0 if bias is None else bias.abs())
-        return parts | {"exact": ExactAttention(float(longest.max()), self.heads, self.head_dim)}
+            matrix = self._basis.rotate(matrix.t()).t().contiguous()
+            if name == "out":
+                heads = matrix.unflatten(1, (self.heads, self.head_dim))
+                matrix = F.pad(heads, (0, self._head_wide - self.head_dim)).flatten(1)
+            else:
+                matrix = F.pad(matrix, (0, self._inner_wide - self.inner))
+            parts[name] = matrix, bias, name == "down"
+        return parts
+
+    def _wide_inputs(self, matrix: Tensor) -> Tensor:
+        return F.pad(matrix, (0, self._wide - self.hidden))
+
+    def _tables(self, rope: dict[str, Any]) -> None:
+        layers = [
+            CompiledLayer(
+                block.qkv.matrix,
+                block.out.matrix,
+                block.gate_up.matrix,
+                block.down.matrix,
+                self._head_norm(block.norm_q),
+                self._head_norm(block.norm_k),
+            )
+            for block in self.blocks
+        ]
+        sizes = Sizes(
+            hidden=self._wide,
+            layers=self.layers,
+            heads=self.heads,
+            kv_heads=self.kv_heads,
+            head_dim=self._head_wide,
+            inner=self._inner_wide,
+            floor=self.hidden * self.eps,
+            head_floor=self.head_dim * self.eps,
+            scale=self.head_dim**-0.5,
+        )
+        output = self._output
+        self.compiled = CompiledNetwork(sizes, layers, self._table.numpy(), output.matrix)
+        self._old_rotations: list[Any] = []  # a pass on another thread may still read them
+        super()._tables(rope)
+
+    def _head_norm(self, norm: Any) -> np.ndarray | None:
+        """Return the weights of a norm of queries or keys, times sqrt(head_dim), padded."""
+        if norm is None:
+            return None
+        weight = F.pad(norm.weight * self.head_dim**0.5, (0, self._head_wide - self.head_dim))
+        return weight.float().contiguous().numpy()
+
+    def _make_rotations(self, count: int) -> Tensor:
+        rotation = super()._make_rotations(count)
+        pairs = rotation[:, 0].to(torch.complex64)
+        cos = pairs.real.repeat_interleave(2, 1)
+        sin = torch.stack([-pairs.imag, pairs.imag], 2).flatten(1)
+        wide = (0, self._head_wide - self.head_dim)
+        tables = F.pad(cos, wide).contiguous().numpy(), F.pad(sin, wide).contiguous().numpy()
+        self._old_rotations.append(tables)
+        self.compiled.set_rotations(*tables)
+        return rotation
+
+    def new_slots(self, slots: int) -> Tensor:
+        """Allocate a KV cache with this number of slots, [layers, 2, kv_heads, slots, head_dim]. Heads are
+        padded in memory."""
+        shape = (self.layers, 2, self.kv_heads, slots, self._head_wide)
+        if self._head_wide == self.head_dim:
+            return torch.empty(shape, dtype=self.dtype)
+        return torch.zeros(shape, dtype=self.dtype)[..., : self.head_dim]
+
+    def _compile(self) -> None:
+        """Nothing to do: the kernels are compiled when first called."""
 
     def as_input(self, layer: int, name: str, matrix: Tensor) -> Tensor:
         """Convert as Llama.as_input: fold the norm's weight into the matrix and rotate its columns."""
@@ -107,7 +193,7 @@ class Int8Model(FastModel):
     # --- bases -----------------------------------------------------------------------------------------------------
     def enter(self, ids: Tensor) -> Tensor:
         """Return the rotated residual stream [n, hidden] that enters the first block, for token ids [n]."""
-        return F.embedding(ids, self._table).to(self.dtype)
+        return F.embedding(ids, self._table)[:, : self.hidden].to(self.dtype)
 
     def to_checkpoint(self, x: Tensor) -> Tensor:
         """Rotate states [n, hidden] back to the checkpoint's basis, which drafters read."""
@@ -130,6 +216,12 @@ class Int8Model(FastModel):
         """Convert the normalised, rotated residual stream to the checkpoint's final hidden states, which
         drafters and ``head`` read."""
         return self._final(normed)
+
+    def join(self, block: Block, x: Tensor, y: Tensor) -> Tensor:
+        """Return as Llama.join, with heads padded as the compiled matrix reads them."""
+        y = y.view(self.kv_heads, self.group, x.shape[0], self.head_dim).permute(2, 0, 1, 3)
+        wide = F.pad(y, (0, self._head_wide - self.head_dim))
+        return block.out.add(wide.reshape(x.shape[0], self.heads * self._head_wide), x)
 
     def input_output_modules(self) -> tuple[Tensor, Any, Any, nn.Module]:
         """Return the parts around the blocks for the compiled draft loop: the rotated embedding table, the

@@ -89,13 +89,9 @@ class GroupedLayers(SkippedLayers):
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
         if not rows.lo:
             return super()._layers(rows, x, first, end)
-        model = self.model
-        at = rows.past + rows.lo
-        rotation = self._rotation(rows)
-        mask = self._mask(rows)
         for group in self.groups:
             entered = x
             for i in group:
-                attended = model.attend(model.blocks[i], entered, rotation, self.slots[i], at, mask)
-                x = model.transform(model.blocks[i], attended if x is entered else x + (attended - entered))
+                attended = self.run_sublayer(rows, 2 * i, entered)
+                x = self.run_sublayer(rows, 2 * i + 1, attended if x is entered else x + (attended - entered))
         return x, {}

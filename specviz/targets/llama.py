@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..core import DraftTree, LazyScalar, to_device, token_tensor
+from ..kernels.network import SequenceRows, chain_rows
 from ..models.llama import Llama
 from .base import CachedTarget
-from .rows import LARGE, Rows, Shape
+from .rows import LARGE, Rows, Shape, cached_seen_rows, seen_rows
 
 STEP = 256  # slots are allocated in multiples of this
 
@@ -57,6 +59,11 @@ class LlamaTarget(CachedTarget):
             return self.model.norm_final(states)
 
     @property
+    def position_offset(self) -> int:
+        """Position of a row minus its slot."""
+        return 0
+
+    @property
     def prefix(self) -> int:
         """Number of cached rows before the first token, such as those of a picture."""
         return 0
@@ -91,10 +98,27 @@ class LlamaTarget(CachedTarget):
         self._readable([token for token in ids if type(token) is not LazyScalar])
         return ids
 
+    def run_sublayer(self, rows: Rows, index: int, x: Tensor) -> Tensor:
+        """Return states [rows, hidden] plus the output of one sublayer (2i: attention of layer i, 2i + 1: its
+        feed-forward)."""
+        model = self.model
+        layer = index // 2
+        block = model.blocks[layer]
+        if model.compiled is not None:
+            return model.run_compiled([self.sequence_rows(rows)], x, layer, layer + 1, (index ^ 1,))
+        if index % 2:
+            return model.transform(block, x)
+        at = rows.past + rows.lo
+        return model.attend(block, x, self._rotation(rows), self.slots[layer], at, self._mask(rows))
+
     # --- the primitives --------------------------------------------------------------------------------------------
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         model = self.model
         x, first = self._start(rows)
+        if model.compiled is not None:
+            lane = self, rows, self.sequence_rows(rows)
+            logits, (states,) = run_compiled(model, [lane], x, first, 1 if rows.last else len(rows.ids))
+            return logits, states
         x, hidden_states = self._layers(rows, x, first, self.layers)
         x = model.norm_output(x)
         if "final" in self._want:
@@ -115,6 +139,10 @@ class LlamaTarget(CachedTarget):
     def _layers(self, rows: Rows, x: Tensor, first: int, end: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Run layers first..end over the rows; return the states after them and the captured ones."""
         model = self.model
+        if model.compiled is not None:
+            lane = self, rows, self.sequence_rows(rows)
+            x, (states,) = run_compiled_layers(model, [lane], x, first, end)
+            return x, states
         at = rows.past + rows.lo
         hidden_states = {}
         rotation, mask = self._rotation(rows), self._mask(rows)
@@ -142,13 +170,35 @@ class LlamaTarget(CachedTarget):
 
     def _rotation(self, rows: Rows) -> Tensor:
         """Return the rotations of the rows. Positions beyond the last one (probes) are clamped to it."""
-        at, n = rows.past + rows.lo, len(rows.ids)
-        if n == 1 and rows.lo == 0 or rows.chain and rows.past + len(rows.tree) < self.model.positions:
+        past, n = rows.past + self.position_offset, len(rows.ids)
+        at = past + rows.lo
+        if n == 1 and rows.lo == 0 or rows.chain and past + len(rows.tree) < self.model.positions:
             return self.model.rotations(at + n)[at : at + n]
-        table = self.model.rotations(rows.past + len(rows.tree) + 1)
+        table = self.model.rotations(past + len(rows.tree) + 1)
         return table[
-            to_device((rows.shape.depth + rows.past).clamp_(max=self.model.positions - 1), self.model.device)
+            to_device((rows.shape.depth + past).clamp_(max=self.model.positions - 1), self.model.device)
         ]
+
+    def sequence_rows(self, rows: Rows) -> SequenceRows:
+        """Return the rows as the compiled pass reads them; slots for them are reserved."""
+        past, n, positions = rows.past, len(rows.ids), self.model.positions
+        at = past + rows.lo
+        self.model.rotations(past + self.position_offset + len(rows.tree) + 1)
+        slots = self.slots
+        cache, capacity = slots.data_ptr(), slots.shape[3]
+        if rows.causal_chain:
+            return chain_rows(cache, capacity, rows.ids, at, at + self.position_offset, positions)
+        seen = (seen_rows if len(rows.tree) > LARGE else cached_seen_rows)(rows.shape)
+        return SequenceRows(
+            cache,
+            capacity,
+            np.asarray(rows.ids, np.int64),
+            np.minimum(seen.depths + (past + self.position_offset), positions - 1),
+            np.arange(at, at + n),
+            np.full(n, past),
+            seen.counts,
+            seen.lists + np.int32(past),
+        )
 
     def _mask(self, rows: Rows) -> Tensor | None:
         """Return the bias added to scores, [group * rows, slots]: 0 for visible slots, else -inf. None if
@@ -183,8 +233,70 @@ class LlamaTarget(CachedTarget):
         """Free the KV cache."""
         super().close()
         self._cache = None
-        if self.model.shared_cache is not None:
-            self.model.shared_cache.forget(self)
+
+
+CompiledLanes = Sequence[tuple[LlamaTarget, Rows, SequenceRows]]
+
+
+def run_compiled_layers(
+    model: Llama, lanes: CompiledLanes, x: Tensor, first: int, end: int, logits: Tensor | None = None
+) -> tuple[Tensor, list[dict[str, Tensor]]]:
+    """Run layers first..end over the rows of all lanes, whose states x [rows, hidden] are in order. Return
+    the states after them and each lane's captured ones. logits [rows, outputs], if given, receives the
+    logits of the last rows.
+
+    A lane: (target, rows, the rows as the compiled pass reads them). One compiled call runs all layers, or
+    those between two layers whose input is replaced in a row.
+    """
+    sequences = [sequence for _, _, sequence in lanes]
+    cuts = {entry.layer for _, rows, _ in lanes for entry in rows.tree.inputs if first <= entry.layer < end}
+    starts = sorted({first} | cuts)
+    names = {name for target, _, _ in lanes for name in target._want if name.startswith("layer:")}
+    wanted = sorted(int(name.removeprefix("layer:")) for name in names)
+    skipped = lanes[0][0].skip
+    captured: dict[int, Tensor] = {}
+    for start, stop in zip(starts, [*starts[1:], end]):
+        if start in cuts:
+            x = _with_entries(model, lanes, start, x)
+        mine = {i: torch.empty(len(x), model.compiled_width) for i in wanted if start <= i < stop}
+        x = model.run_compiled(sequences, x, start, stop, skipped, mine, logits if stop == end else None)
+        captured |= mine
+    states = {f"layer:{i}": model.to_checkpoint(captured[i][:, : model.hidden]) for i in sorted(captured)}
+    found, at = [], 0
+    for target, rows, _ in lanes:
+        part = slice(at, at + len(rows.ids))
+        found.append({name: kept[part] for name, kept in states.items() if name in target._want})
+        at += len(rows.ids)
+    return x, found
+
+
+def run_compiled(
+    model: Llama, lanes: CompiledLanes, x: Tensor, first: int, last: int
+) -> tuple[Tensor, list[dict[str, Tensor]]]:
+    """Run all layers from ``first`` on over the rows of all lanes, and the output matrix over the ``last``
+    ones. Return their logits and each lane's captured states; arguments as in ``run_compiled_layers``."""
+    logits = torch.empty(last, model.compiled_outputs)
+    x, states = run_compiled_layers(model, lanes, x, first, model.layers, logits)
+    if any("final" in target._want for target, _, _ in lanes):
+        final = model.final_states(model.norm_output(x))
+        at = 0
+        for (target, rows, _), found in zip(lanes, states):
+            if "final" in target._want:
+                found["final"] = final[at : at + len(rows.ids)]
+            at += len(rows.ids)
+    return model.compiled_logits(logits), states
+
+
+def _with_entries(model: Llama, lanes: CompiledLanes, layer: int, x: Tensor) -> Tensor:
+    """Return the states that enter a layer, with replaced ones in their rows."""
+    x, at = x.clone(), 0
+    for _, rows, _ in lanes:
+        for entry, where in rows.entries(layer):
+            mine = x[at : at + len(rows.ids)]
+            made = model.from_checkpoint(entry.make(model.to_checkpoint(mine)).to(x.dtype))
+            mine.index_copy_(0, torch.tensor(where), made)
+        at += len(rows.ids)
+    return x
 
 
 @lru_cache(maxsize=512)

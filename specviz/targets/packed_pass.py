@@ -3,8 +3,7 @@
 
 The rows of all sequences are concatenated, so that every matrix is read once for all of them. Each sequence
 has its own cache and tree, so no sequence's cache is padded, however much the accepted lengths differ, and
-a sequence joins or leaves the batch from one pass to the next. Attention runs per sequence, or for all at
-once over a padded copy (shared_cache.py) where sums are exact.
+a sequence joins or leaves the batch from one pass to the next.
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ from torch import Tensor
 
 from ..core import DraftTree, Scores
 from ..core.errors import InvalidUse
-from .llama import LlamaTarget
-from .shared_cache import PackedSequence, SharedCache
+from .llama import LlamaTarget, run_compiled
+from .rows import Rows
+
+PackedSequence = tuple[LlamaTarget, Rows, slice]  # a sequence, its rows, and their place in the packed pass
 
 
 def score_packed(
@@ -74,6 +75,9 @@ def _forward(lanes: list[PackedSequence]) -> tuple[Tensor, list[dict[str, Tensor
     for target, *_ in lanes:
         target.work = None  # early-exit work is not reused: all rows run through all layers
     x = torch.cat([target._embed(rows) for target, rows, _ in lanes])
+    if model.compiled is not None:
+        compiled = [(target, rows, target.sequence_rows(rows)) for target, rows, _ in lanes]
+        return run_compiled(model, compiled, x, 0, len(x))
     rotation, masks = (
         torch.cat([target._rotation(rows) for target, rows, _ in lanes]),
         [target._mask(rows) for target, rows, _ in lanes],
@@ -81,23 +85,18 @@ def _forward(lanes: list[PackedSequence]) -> tuple[Tensor, list[dict[str, Tensor
     looked_into = [
         any(name != "final" for name in target._want) or bool(rows.tree.inputs) for target, rows, _ in lanes
     ]
-    shared = model.shared_cache = model.shared_cache or SharedCache(model)
-    with shared.attending(lanes, masks) as together:
-        for i, block in enumerate(model.blocks):
-            if any(looked_into):
-                x = torch.cat(
-                    [
-                        target._enter(rows, i, x[mine], states)
-                        for (target, rows, mine), states in zip(lanes, hidden_states)
-                    ]
-                )
-            q, new = model.project(block, x, rotation)
-            q = q.view(model.kv_heads, model.group, len(x), model.head_dim)
-            if together is not None:
-                y = together.attend(i, block, q, new)
-            else:
-                y = torch.cat([_attend(lane, i, q, new, mask) for lane, mask in zip(lanes, masks)], dim=2)
-            x = model.transform(block, model.join(block, x, y.reshape(1, model.kv_heads, -1, model.head_dim)))
+    for i, block in enumerate(model.blocks):
+        if any(looked_into):
+            x = torch.cat(
+                [
+                    target._enter(rows, i, x[mine], states)
+                    for (target, rows, mine), states in zip(lanes, hidden_states)
+                ]
+            )
+        q, new = model.project(block, x, rotation)
+        q = q.view(model.kv_heads, model.group, len(x), model.head_dim)
+        y = torch.cat([_attend(lane, i, q, new, mask) for lane, mask in zip(lanes, masks)], dim=2)
+        x = model.transform(block, model.join(block, x, y.reshape(1, model.kv_heads, -1, model.head_dim)))
     x = model.norm_output(x)
     for (target, _, mine), states in zip(lanes, hidden_states):
         if "final" in target._want:

@@ -61,8 +61,10 @@ class PartialCache(SkippedLayers):
     def _forward(self, rows: Rows) -> tuple[Tensor, dict[str, Tensor]]:
         return super()._forward(replace(rows, past=rows.past - self.offset))
 
-    def _rotation(self, rows: Rows) -> Tensor:
-        return super()._rotation(replace(rows, past=rows.past + self.offset))
+    @property
+    def position_offset(self) -> int:
+        """Position of a row minus its slot."""
+        return self.offset
 
     def _gather(self, past: int, rows: list[int]) -> None:
         super()._gather(past - self.offset, rows)

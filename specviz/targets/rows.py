@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,6 +50,11 @@ class Rows:
     def shape(self) -> Shape:
         """The tree attention mask of these rows, on the host."""
         return shape_of(self.tree.parents, self.lo)
+
+    @property
+    def causal_chain(self) -> bool:
+        """Whether every row sees all rows before it, and no other."""
+        return self.chain
 
     @property
     def device_topology(self) -> Shape:
@@ -105,6 +112,26 @@ def shape_of(parents: tuple[int, ...], lo: int) -> Shape:
 def _line(n: int) -> tuple[int, ...]:
     """Return the parents of a chain of n nodes."""
     return tuple(range(-1, n - 1))
+
+
+class SeenRows(NamedTuple):
+    """The draft rows that each row of a pass sees: counts int64 [rows]; lists int32 [rows, most], in order;
+    depths int64 [rows]."""
+
+    counts: np.ndarray
+    lists: np.ndarray
+    depths: np.ndarray
+
+
+def seen_rows(shape: Shape) -> SeenRows:
+    """Return the draft rows that each row of a tree attention mask sees, itself included."""
+    sees = shape.sees.numpy()
+    counts = sees.sum(1)
+    lists = np.argsort(~sees, axis=1, kind="stable")[:, : counts.max()]
+    return SeenRows(counts, lists.astype(np.int32), shape.depth.numpy())
+
+
+cached_seen_rows = lru_cache(maxsize=512)(seen_rows)
 
 
 class AppendableRows:

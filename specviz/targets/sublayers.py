@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..core import token_tensor
-from .llama import LlamaTarget
+from ..kernels.network import SequenceRows
+from .llama import STEP, LlamaTarget
 
 
 class Sublayers:
@@ -25,6 +27,7 @@ class Sublayers:
         self.target = target
         tokens = target.cached_tokens
         self.past = len(tokens) - count
+        self._buffer: Tensor | None = None  # KV cache of the compiled sublayers
         with torch.inference_mode():
             self.slots = target.slots_in_order()[..., : self.past, :]
             self._ids = token_tensor(self.model.device, tokens[self.past :])
@@ -55,6 +58,31 @@ class Sublayers:
             seen = torch.cat([self.slots[index // 2], new], 2)
             y = model.attention(block, q, seen, self._mask(alternatives, count, x).repeat(model.group, 1))
             return model.join(block, x, y.to(x.dtype)).view(states.shape)
+
+    def _run_compiled(self, index: int, x: Tensor, alternatives: int) -> Tensor:
+        """Run a sublayer over all alternatives [alternatives * count, hidden] in one compiled call, in a
+        cache of their own after a copy of the text's."""
+        model = self.model
+        layer, n = index // 2, len(x)
+        model.rotations(self.past + n)
+        if self._buffer is None or self._buffer.shape[3] < self.past + n:
+            self._buffer = model.new_slots(-(-(self.past + n) // STEP) * STEP)
+        buffer = self._buffer
+        buffer[layer, :, :, : self.past] = self.slots[layer]
+        slots = np.arange(self.past, self.past + n)
+        places = np.tile(np.arange(n // alternatives), alternatives)
+        lists = (slots - places)[:, None] + np.arange(n // alternatives)
+        rows = SequenceRows(
+            buffer.data_ptr(),
+            buffer.shape[3],
+            np.zeros(n, np.int64),
+            self.past + places,
+            slots,
+            np.full(n, self.past),
+            places + 1,
+            lists.astype(np.int32),
+        )
+        return model.run_compiled([rows], x, layer, layer + 1, (index ^ 1,))
 
     def logits(self, states: Tensor) -> Tensor:
         """Return logits [..., vocab] of states [..., hidden] after the last sublayer; the final norm is

@@ -8,7 +8,6 @@ import torch
 from torch.nn import functional as F
 
 from specviz.core import DraftTree
-from specviz.models.exact_attention import ExactAttention
 from specviz.models.whole_vectors import PIECE, VECTORS, exp2_, rotate_, silu
 from specviz.targets.int8 import Int8Model
 
@@ -70,17 +69,6 @@ def test_the_plain_functions_fail_this():
         assert not torch.equal(F.silu(x[:, :1500]), alone(F.silu, x[:, :1500]))
     finally:
         torch.set_num_threads(before)
-
-
-@torch.inference_mode()
-def test_attention_of_a_row_in_every_batch(threads):
-    rng, exact = torch.Generator().manual_seed(threads), ExactAttention(9.0, 3, 64)
-    qkv = torch.randn(77, 9, 64, generator=rng) * 2
-    exact(qkv, 6)
-    q, k, v = (part.contiguous() for part in qkv.unflatten(1, (3, 3)).permute(1, 2, 0, 3))
-    every = torch.cat([exact.attention(q[:, i : i + 1], k, v, None) for i in range(64)], 1)
-    for n in ROWS:
-        assert torch.equal(exact.attention(q[:, :n].contiguous(), k, v, torch.zeros(n, 77)), every[:, :n]), n
 
 
 def test_int8_logits_in_every_batch_and_with_every_number_of_threads(tmp_path):

@@ -3,7 +3,6 @@ have alone."""
 
 from __future__ import annotations
 
-import gc
 import random
 import threading
 
@@ -12,11 +11,9 @@ import torch
 import transformers
 
 from specviz.core import DraftTree, HiddenInput, Verdict
-from specviz.targets import shared_cache
 from specviz.targets.fast import FastModel
 from specviz.targets.int8 import Int8Model
 from specviz.targets.packed_pass import score_packed
-from specviz.targets.shared_cache import SharedCache
 
 from ..message_codes import refuses
 from .rounds import random_tree
@@ -84,137 +81,6 @@ def test_a_pass_of_many_is_the_passes_of_each(folder, kind):
             assert together._cache.shape[3] < 512, "nothing is padded in the cache"
 
 
-def differing_in_company(model, monkeypatch, steps: int = 14) -> tuple[int, int]:
-    """(Rows whose bits are others than those of the sequence alone, passes whose attention was computed
-    together.) Sequences join, miss passes, go back to an earlier text and leave; trees and chains of many
-    sizes are drafted."""
-    source = random.Random(5)
-    pairs = []
-    off = 0
-    together = []
-    begin = SharedCache.begin
-    monkeypatch.setattr(
-        SharedCache,
-        "begin",
-        lambda self, lanes, masks: together.append(len(lanes)) or begin(self, lanes, masks),
-    )
-    for step in range(steps):
-        if step in (0, 1, 2, 6, 9):
-            pairs.append((model.open(), model.open()))
-        if step in (7, 11):
-            pairs.pop(source.randrange(len(pairs)))
-        for pair in pairs:
-            if not pair[0].cached_tokens or source.random() < 0.2:
-                earlier = pair[0].cached_tokens
-                tokens = [
-                    *earlier[: source.randrange(len(earlier) + 1)],
-                    *text(source, source.randrange(2, 20)),
-                ][-90:]
-                for target in pair:
-                    target.sync(tokens)
-        here = source.sample(pairs, source.randrange(1, len(pairs) + 1))
-        trees = [
-            source.choice(
-                (random_tree(source, VOCAB, 5, 3), DraftTree.chain(tuple(text(source, 3))), DraftTree())
-            )
-            for _ in here
-        ]
-        for (one, alone), tree, got in zip(here, trees, score_packed([one for one, _ in here], trees)):
-            off += int((got.logits != alone.score(tree).logits).any(-1).sum())
-            path, token = path_of(source, tree), source.randrange(VOCAB)
-            for target in (one, alone):
-                target.commit(Verdict(path, token, "plain"))
-            off += same_cache(one, alone) > 0
-    return off, len(together)
-
-
-@pytest.mark.parametrize("kind", ("llama", "qwen3"))
-def test_attention_of_many_at_once_gives_the_bits_of_each_alone(folder, kind, monkeypatch):
-    model = Int8Model(checkpoint(folder, kind))
-    assert model.blocks[0].exact is not None
-    with monkeypatch.context() as patch:
-        off, together = differing_in_company(model, patch)
-    assert off == 0 and together > 6
-    with monkeypatch.context() as patch:  # a run of another thread is using the copy all the time
-        other = Int8Model(checkpoint(folder, kind))
-        other.shared_cache = SharedCache(other)
-        other.shared_cache.lock.acquire()
-        assert differing_in_company(other, patch) == (0, 0)
-    with monkeypatch.context() as patch:  # a place that believes to hold what it was never given
-        patch.setattr(SharedCache, "held", lambda self, place, tokens: len(tokens))
-        assert differing_in_company(model, patch)[0] > 0
-
-
-def test_the_copy_ends_with_its_sequences_and_long_texts_are_not_copied(folder, monkeypatch):
-    model = Int8Model(checkpoint(folder, "llama"))
-    targets = [model.open() for _ in range(3)]
-    for i, target in enumerate(targets):
-        target.sync([1 + i, 2, 3])
-    score_packed(targets, [DraftTree()] * 3)
-    cache = model.shared_cache
-    assert sorted(cache.places.values()) == [0, 1, 2]
-    kept = targets.pop(1)
-    targets.clear()
-    del target
-    gc.collect()
-    assert list(cache.places) == [kept] and list(cache.tokens) == [1]
-    monkeypatch.setattr(shared_cache, "LARGEST", 0)
-    monkeypatch.setattr(SharedCache, "begin", lambda *_: pytest.fail("too large to be copied"))
-    other = model.open()
-    other.sync([4, 5])
-    score_packed([kept, other], [DraftTree()] * 2)
-    kept.close()
-    assert not cache.places and not cache.store.numel()
-
-
-def test_the_memory_goes_with_sequences_that_nobody_closed(folder):
-    model = Int8Model(checkpoint(folder, "llama"))
-    targets = [model.open() for _ in range(2)]
-    for target in targets:
-        target.sync([1, 2, 3])
-    score_packed(targets, [DraftTree()] * 2)
-    assert model.shared_cache.store.numel()
-    targets.clear()
-    del target
-    gc.collect()
-    assert (
-        not model.shared_cache.places
-        and not model.shared_cache.tokens
-        and not model.shared_cache.store.numel()
-    )
-
-
-def test_the_copy_stays_below_its_limit_when_long_texts_meet_many(folder, monkeypatch):
-    model = Int8Model(checkpoint(folder, "llama"))
-    monkeypatch.setattr(shared_cache, "STEP", 4)
-    monkeypatch.setattr(shared_cache, "LARGEST", SharedCache(model).size(8, 32))
-    assert score_alike(model, [60, 60]) == 2  # half of it
-    assert score_alike(model, [5] * 20) == 20  # 60 slots for each would be more
-    assert score_alike(model, [60, 60]) == 2
-    assert score_alike(model, [60] * 5) == 0  # too many: one after another
-
-
-def score_alike(model, lengths) -> int:
-    """How many places the copy has during a packed pass over texts of these lengths, of which each has the
-    bits of it alone."""
-    source, targets = random.Random(1), [model.open() for _ in lengths]
-    texts = [text(source, n) for n in lengths]
-    for target, ids in zip(targets, texts):
-        target.sync(ids)
-    packed = score_packed(targets, [DraftTree()] * len(targets))
-    store = model.shared_cache.store
-    assert store.nbytes <= shared_cache.LARGEST
-    for got, ids in zip(packed, texts):
-        alone = model.open()
-        alone.sync(ids)
-        assert torch.equal(got.logits, alone.score(DraftTree()).logits)
-    for target in targets[1:]:
-        target.close()
-    found = len(model.shared_cache.places) and store.shape[2]
-    targets[0].close()
-    return found
-
-
 def test_sequences_may_be_closed_while_another_thread_runs_a_pass(folder):
     model = Int8Model(checkpoint(folder, "llama"))
     stop = threading.Event()
@@ -246,7 +112,7 @@ def test_sequences_may_be_closed_while_another_thread_runs_a_pass(folder):
         thread.join()
     stop.set()
     threads[0].join()
-    assert not failed and not model.shared_cache.places
+    assert not failed
 
 
 def test_states_and_entries_go_to_whom_they_belong(model):

@@ -1,0 +1,71 @@
+"""The folder in which numba keeps the machine code of the kernels between runs.
+
+numba decides by one file's time of change whether its code is still valid. Here the folder's name holds a
+hash of every source that the code is made of, of the instruction set, and of numba's version, so that code
+of other sources is never read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import config
+
+from .vector import ISA
+
+SOURCES = ("cache.py", "llama_pass.py", "vector.py")
+
+
+def _base() -> Path:
+    """Return the user's folder for caches."""
+    if os.environ.get("SPECVIZ_CACHE"):
+        return Path(os.environ["SPECVIZ_CACHE"])
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "specviz"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "specviz"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "specviz"
+
+
+@lru_cache(maxsize=1)
+def kernel_cache() -> Path | None:
+    """Return the folder of the compiled kernels, created if needed; None if it cannot be written, so that
+    kernels are compiled at every start."""
+    here = Path(__file__).parent
+    key = hashlib.sha256()
+    for name in SOURCES:
+        key.update((here / name).read_bytes())
+    key.update(f"{ISA} {numba.__version__} {sys.version_info[:2]}".encode())
+    try:
+        folder = _base() / "kernels" / key.hexdigest()[:16]
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except (OSError, RuntimeError):  # read-only, or no home folder
+        return None
+
+
+def in_cache_folder(compile_with: Callable[[bool], Any]) -> Any:
+    """Return ``compile_with(cache)``, called while numba's cache is the kernels' own folder; ``cache``:
+    whether there is one."""
+    folder = kernel_cache()
+    before = config.CACHE_DIR
+    config.CACHE_DIR = "" if folder is None else str(folder)
+    try:
+        return compile_with(folder is not None)
+    finally:
+        config.CACHE_DIR = before
+
+
+def is_cached() -> bool:
+    """Return whether compiled kernels are on disk."""
+    folder = kernel_cache()
+    return folder is not None and any(folder.rglob("*.nbc"))

@@ -1,0 +1,819 @@
+"""A forward pass of the Llama family with int8 weights and activations (W8A8) in one compiled call for each
+thread.
+
+Arguments are addresses (int64) of C-contiguous buffers, whose fields the constants below number. A row's
+bits depend on nothing but its own tokens and their positions: products are summed as integers, everything
+else in a fixed order over the row's own path, whatever other rows, slots, chunks or threads there are.
+
+All compiled functions are in this file, because numba's cache on disk looks at the file of a function only
+(kernels/cache.py adds vector.py to the key).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import cfunc, njit
+
+from .cache import in_cache_folder
+from .vector import (
+    INPUT_BYTES,
+    NARROW_ROWS,
+    WEIGHT_OFFSET,
+    WIDE,
+    add,
+    call_product,
+    div,
+    fma,
+    give_way,
+    larger,
+    largest,
+    load,
+    load_acquire,
+    load_float,
+    load_half,
+    load_int,
+    load_long,
+    load_sums,
+    magnitude,
+    make_tile,
+    make_weighted,
+    mul,
+    pause,
+    pow2,
+    rounded,
+    score_16,
+    softmax_power,
+    splat,
+    store,
+    store_bytes,
+    store_float,
+    store_int,
+    store_release,
+    sub,
+    swap_pairs,
+    total,
+)
+
+SHARED_ROWS = 6  # rows from which threads share the rounding of rows, which costs one more barrier
+SPINS = 30  # looks at a barrier without a pause
+PAUSES = 500  # looks before a waiting thread lets others run
+AHEAD = 6144  # bytes by which weights are prefetched
+MASKED = -1e30  # score of a place after the last one, whose weight is set to 0
+
+# Fields of the model (int64 each; floats are bit patterns in the low half).
+(
+    HIDDEN,
+    LAYERS,
+    HEADS,
+    KV_HEADS,
+    HEAD_DIM,
+    INNER,
+    VOCAB,
+    TABLE,
+    COS,
+    SIN,
+    NORM_FLOOR,
+    QUERY_SCALE,
+    OUTPUT,
+    HEAD_NORM_FLOOR,
+    MATRICES,
+) = range(15)
+# Fields of a matrix.
+WEIGHTS, SCALES, BIAS, COLUMNS, BLOCKS, PRODUCT = range(6)
+MATRIX = 6
+# The matrices of a layer, and the weights of its norms of queries and keys (0: none).
+QKV, OUT, GATE_UP, DOWN = range(4)
+NORM_Q = 4 * MATRIX
+NORM_K = NORM_Q + 1
+LAYER = NORM_K + 1
+# Fields of a row.
+TOKEN, POSITION, CACHE, CAPACITY, PAST, COUNT, LIST, SLOT = range(8)
+ROW = 8
+# Fields of a job.
+FIRST, END, EMBEDS, HEAD_FROM, CAPTURES, SKIPPED, X, LOGITS = range(8)
+# Buffers that threads share, and those of one thread.
+Y, ACT, Q, SYNC, BYTES0, STEPS0, SUMS0, BEST = range(8)
+BYTES, STEPS, SUMS, PRODUCTS, SCORES, HEADS_OUT, NEXT_ROW = range(7)
+
+OPTIONS: Any = dict(nogil=True, error_model="numpy", boundscheck=False)
+
+
+def compiled(function: Any) -> Any:
+    """Compile a function with numba when it is first called, or read it from the cache on disk."""
+    return in_cache_folder(lambda cache: njit(cache=cache, **OPTIONS)(function))
+
+
+def apart(function: Any) -> Any:
+    """Compile as ``compiled``, never inlined into its callers."""
+    return in_cache_folder(lambda cache: njit(cache=cache, inline="never", **OPTIONS)(function))
+
+
+def callback(function: Any) -> Any:
+    """Compile a product function of six int64 with an address of its own."""
+    signature = "void(int64, int64, int64, int64, int64, int64)"
+    return in_cache_folder(
+        lambda cache: cfunc(signature, nopython=True, cache=cache, error_model="numpy", boundscheck=False)(
+            function
+        )
+    )
+
+
+t12, t22, t32, t42, t52, t62, t72, t82 = (make_tile(rows, 2, AHEAD) for rows in range(1, 9))
+t13, t23, t33, t43, t53, t63, t73, t83 = (make_tile(rows, 3, AHEAD) for rows in range(1, 9))
+t14, t24, t34, t44, t54, t64 = (make_tile(rows, 4, AHEAD) for rows in range(1, 7))
+n1, n2, n3, n4, n5, n6 = (
+    make_tile(min(rows, NARROW_ROWS), 1, AHEAD, INPUT_BYTES == 2) for rows in range(1, 7)
+)
+weighted_1_1, weighted_3_1 = (make_weighted(heads, 1) for heads in (1, 3))
+weighted_1_4, weighted_2_4, weighted_3_4 = (make_weighted(heads, 4) for heads in (1, 2, 3))
+
+
+@compiled
+def wide_2(w, x, stride, steps, rows, out):
+    """Multiply rows of bytes with one block of 32 outputs, in even parts of up to 8 rows."""
+    parts = (rows + 7) // 8
+    base = rows // parts
+    extra = rows % parts
+    for p in range(parts):
+        r = base + 1 if p < extra else base
+        if r == 1:
+            t12(w, 128, x, stride, steps, out, 128)
+        elif r == 2:
+            t22(w, 128, x, stride, steps, out, 128)
+        elif r == 3:
+            t32(w, 128, x, stride, steps, out, 128)
+        elif r == 4:
+            t42(w, 128, x, stride, steps, out, 128)
+        elif r == 5:
+            t52(w, 128, x, stride, steps, out, 128)
+        elif r == 6:
+            t62(w, 128, x, stride, steps, out, 128)
+        elif r == 7:
+            t72(w, 128, x, stride, steps, out, 128)
+        else:
+            t82(w, 128, x, stride, steps, out, 128)
+        x += r * stride
+        out += r * 128
+
+
+@compiled
+def wide_3(w, x, stride, steps, rows, out):
+    """Multiply rows of bytes with one block of 48 outputs, in even parts of up to 8 rows."""
+    parts = (rows + 7) // 8
+    base = rows // parts
+    extra = rows % parts
+    for p in range(parts):
+        r = base + 1 if p < extra else base
+        if r == 1:
+            t13(w, 192, x, stride, steps, out, 192)
+        elif r == 2:
+            t23(w, 192, x, stride, steps, out, 192)
+        elif r == 3:
+            t33(w, 192, x, stride, steps, out, 192)
+        elif r == 4:
+            t43(w, 192, x, stride, steps, out, 192)
+        elif r == 5:
+            t53(w, 192, x, stride, steps, out, 192)
+        elif r == 6:
+            t63(w, 192, x, stride, steps, out, 192)
+        elif r == 7:
+            t73(w, 192, x, stride, steps, out, 192)
+        else:
+            t83(w, 192, x, stride, steps, out, 192)
+        x += r * stride
+        out += r * 192
+
+
+@compiled
+def wide_4(w, x, stride, steps, rows, out):
+    """Multiply rows of bytes with one block of 64 outputs, in even parts of up to 6 rows."""
+    parts = (rows + 5) // 6
+    base = rows // parts
+    extra = rows % parts
+    for p in range(parts):
+        r = base + 1 if p < extra else base
+        if r == 1:
+            t14(w, 256, x, stride, steps, out, 256)
+        elif r == 2:
+            t24(w, 256, x, stride, steps, out, 256)
+        elif r == 3:
+            t34(w, 256, x, stride, steps, out, 256)
+        elif r == 4:
+            t44(w, 256, x, stride, steps, out, 256)
+        elif r == 5:
+            t54(w, 256, x, stride, steps, out, 256)
+        else:
+            t64(w, 256, x, stride, steps, out, 256)
+        x += r * stride
+        out += r * 256
+
+
+@compiled
+def narrow(w, columns, x, stride, steps, rows, out):
+    """Multiply rows of bytes with one block of 16 columns outputs, 16 outputs at a time, in even parts of up
+    to NARROW_ROWS rows."""
+    pitch = columns * 64
+    halves = 2 if INPUT_BYTES == 2 else 1
+    size = 64 // halves
+    parts = (rows + NARROW_ROWS - 1) // NARROW_ROWS
+    base = rows // parts
+    extra = rows % parts
+    for c in range(columns * halves):
+        at = x
+        to = out + size * c
+        for p in range(parts):
+            r = base + 1 if p < extra else base
+            if r == 1:
+                n1(w + size * c, pitch, at, stride, steps, to, pitch)
+            elif r == 2:
+                n2(w + size * c, pitch, at, stride, steps, to, pitch)
+            elif r == 3:
+                n3(w + size * c, pitch, at, stride, steps, to, pitch)
+            elif r == 4:
+                n4(w + size * c, pitch, at, stride, steps, to, pitch)
+            elif r == 5:
+                n5(w + size * c, pitch, at, stride, steps, to, pitch)
+            else:
+                n6(w + size * c, pitch, at, stride, steps, to, pitch)
+            at += r * stride
+            to += r * pitch
+
+
+@callback
+def product_2(w, x, stride, steps, rows, out):
+    """Multiply rows of bytes with one block of 32 outputs."""
+    if WIDE:
+        wide_2(w, x, stride, steps, rows, out)
+    elif rows == 1:
+        t12(w, 128, x, stride, steps, out, 128)
+    else:
+        narrow(w, 2, x, stride, steps, rows, out)
+
+
+@callback
+def product_3(w, x, stride, steps, rows, out):
+    """Multiply rows of bytes with one block of 48 outputs."""
+    if WIDE:
+        wide_3(w, x, stride, steps, rows, out)
+    elif rows == 1:
+        t13(w, 192, x, stride, steps, out, 192)
+    else:
+        narrow(w, 3, x, stride, steps, rows, out)
+
+
+@callback
+def product_4(w, x, stride, steps, rows, out):
+    """Multiply rows of bytes with one block of 64 outputs."""
+    if WIDE:
+        wide_4(w, x, stride, steps, rows, out)
+    elif rows == 1:
+        t14(w, 256, x, stride, steps, out, 256)
+    else:
+        narrow(w, 4, x, stride, steps, rows, out)
+
+
+# --- rounding ---------------------------------------------------------------------------------------------------
+@compiled
+def row_maximum(x, width):
+    """Return the largest magnitude of a row, and the sum of its squares in a fixed order of 16 lanes."""
+    m = splat(0.0)
+    s0 = m
+    s1 = m
+    for i in range(0, width - 16, 32):
+        a = load(x + 4 * i)
+        b = load(x + 4 * i + 64)
+        m = larger(m, larger(magnitude(a), magnitude(b)))
+        s0 = fma(a, a, s0)
+        s1 = fma(b, b, s1)
+    if width % 32:
+        a = load(x + 4 * (width - 16))
+        m = larger(m, magnitude(a))
+        s0 = fma(a, a, s0)
+    return max(largest(m), 1e-30), total(add(s0, s1))
+
+
+@compiled
+def quantise(x, width, out, floor):
+    """Quantise a row to int8 in ``out``; return (its step times 127, the sum of the integers). floor >= 0:
+    the row is first divided by sqrt(|x|^2 + floor), which changes the step alone (RMSNorm)."""
+    most, squares = row_maximum(x, width)
+    factor = splat(127.0 / most)
+    whole = splat(0.0)
+    for i in range(0, width, 16):
+        v = mul(load(x + 4 * i), factor)
+        store_bytes(out + INPUT_BYTES * i, v)
+        whole = add(whole, rounded(v))
+    if floor >= 0.0:
+        most = most / (squares + floor) ** 0.5
+    return most, total(whole)
+
+
+@compiled
+def quantise_16(x, width, out):
+    """Quantise a row to 16 bits: two rows of int8, the second for 128ths of the first one's step. Return
+    (the first one's step times 127, the sums of both)."""
+    most, _ = row_maximum(x, width)
+    factor = splat(127.0 / most)
+    fine = splat(128.0)
+    whole = splat(0.0)
+    rest = splat(0.0)
+    for i in range(0, width, 16):
+        v = mul(load(x + 4 * i), factor)
+        r = rounded(v)
+        f = mul(sub(v, r), fine)
+        store_bytes(out + INPUT_BYTES * i, v)
+        store_bytes(out + INPUT_BYTES * (width + i), f)
+        whole = add(whole, r)
+        rest = add(rest, rounded(f))
+    return most, total(whole), total(rest)
+
+
+@compiled
+def quantise_rows(x, width, first, end, out, steps, sums, floor):
+    """Quantise rows first..end of x [rows, width] to ``out``."""
+    for r in range(first, end):
+        step, whole = quantise(x + 4 * r * width, width, out + INPUT_BYTES * r * width, floor)
+        store_float(steps + 4 * r, step)
+        store_int(sums + 4 * r, int(whole) * WEIGHT_OFFSET)
+
+
+@compiled
+def quantise_rows_16(x, width, first, end, out, steps, sums):
+    """Quantise rows first..end of x [rows, width] to two rows of ``out`` each."""
+    for r in range(first, end):
+        step, whole, rest = quantise_16(x + 4 * r * width, width, out + 2 * INPUT_BYTES * r * width)
+        store_float(steps + 4 * r, step)
+        store_int(sums + 8 * r, int(whole) * WEIGHT_OFFSET)
+        store_int(sums + 8 * r + 4, int(rest) * WEIGHT_OFFSET)
+
+
+# --- threads ----------------------------------------------------------------------------------------------------
+@compiled
+def barrier(t, nt, sync, phase):
+    """Wait until every thread has reached this phase. A thread that waits long lets others run."""
+    store_release(sync + 128 * t, phase)
+    for other in range(nt):
+        if other != t:
+            looks = 0
+            while load_acquire(sync + 128 * other) < phase:
+                looks += 1
+                if looks > PAUSES:
+                    give_way()
+                elif looks > SPINS:
+                    pause()
+
+
+# --- attention --------------------------------------------------------------------------------------------------
+@compiled
+def add_values(heads, p, stride, v, head_dim, count, sums):
+    """Add the weighted values of ``count`` consecutive slots to the sums of up to three heads."""
+    row = 4 * head_dim
+    d = 0
+    while d + 64 <= head_dim:
+        if not WIDE:
+            for h in range(heads):
+                weighted_1_4(p + h * stride, stride, v + 4 * d, row, count, sums + 4 * d + h * row, row)
+        elif heads == 3:
+            weighted_3_4(p, stride, v + 4 * d, row, count, sums + 4 * d, row)
+        elif heads == 2:
+            weighted_2_4(p, stride, v + 4 * d, row, count, sums + 4 * d, row)
+        else:
+            weighted_1_4(p, stride, v + 4 * d, row, count, sums + 4 * d, row)
+        d += 64
+    while d < head_dim:
+        if heads == 3:
+            weighted_3_1(p, stride, v + 4 * d, row, count, sums + 4 * d, row)
+        else:
+            for h in range(heads):
+                weighted_1_1(p + h * stride, stride, v + 4 * d, row, count, sums + 4 * d + h * row, row)
+        d += 16
+
+
+@apart
+def attend(row, head, heads, layer, kv_heads, group, head_dim, q, y, scores, sums):
+    """Compute the attention of one row for up to three heads that share keys. Weights are ordered along the
+    row's path: committed slots, then the listed draft slots."""
+    past = load_long(row + 8 * PAST)
+    count = load_long(row + 8 * COUNT)
+    slots = load_long(row + 8 * LIST)
+    size = load_long(row + 8 * CAPACITY) * head_dim * 4
+    keys = load_long(row + 8 * CACHE) + (layer * 2 * kv_heads + head // group) * size
+    values = keys + kv_heads * size
+    end = max(past, int(load_int(slots + 4 * (count - 1))) + 1)
+    stride = (max(end, past + count) + 79) // 64 * 256
+    wide = 4 * head_dim
+    for b in range(0, end, 16):
+        for h in range(heads):
+            score_16(q + h * wide, keys + b * wide, head_dim // 16, scores + h * stride + 4 * b)
+    length = past + count
+    padded = (length + 15) // 16 * 16
+    zero = splat(0.0)
+    for h in range(heads):
+        s = scores + h * stride
+        for i in range(count):
+            store_float(s + 4 * (past + i), load_float(s + 4 * int(load_int(slots + 4 * i))))
+        for i in range(length, padded):
+            store_float(s + 4 * i, MASKED)
+        m = load(s)
+        for i in range(64, 4 * padded, 64):
+            m = larger(m, load(s + i))
+        top = splat(largest(m))
+        m = zero
+        for i in range(0, 4 * padded, 64):
+            x = sub(load(s + i), top)
+            e = mul(pow2(x), softmax_power(x))
+            store(s + i, e)
+            m = add(m, e)
+        store_float(s + 4 * padded, total(m))
+        for i in range(0, wide, 64):
+            store(sums + h * wide + i, zero)
+    if past > 0:
+        add_values(heads, scores, stride, values, head_dim, past, sums)
+    for j in range(count):
+        at = values + int(load_int(slots + 4 * j)) * wide
+        add_values(heads, scores + 4 * (past + j), stride, at, head_dim, 1, sums)
+    for h in range(heads):
+        scale = splat(1.0 / load_float(scores + h * stride + 4 * padded))
+        for i in range(0, wide, 64):
+            store(y + h * wide + i, mul(load(sums + h * wide + i), scale))
+
+
+@compiled
+def attend_units(t, nt, rows, n, layer, heads, kv_heads, head_dim, q, y, scores, sums):
+    """Compute this thread's share of the attention of all rows and heads."""
+    group = heads // kv_heads
+    units = n * heads
+    u = units * t // nt
+    last = units * (t + 1) // nt
+    while u < last:
+        g = u % group
+        r = u // group % n
+        head = u // group // n * group + g
+        take = min(3, group - g, last - u)
+        at = (r * heads + head) * head_dim * 4
+        attend(
+            rows + 8 * ROW * r,
+            head,
+            take,
+            layer,
+            kv_heads,
+            group,
+            head_dim,
+            q + at,
+            y + at,
+            scores,
+            sums,
+        )
+        u += take
+
+
+# --- products ---------------------------------------------------------------------------------------------------
+@compiled
+def product_value(sums, o, less, scales, bias, place, step):
+    """Return 16 outputs: sums of integers, times the scales of the outputs and the step of the row."""
+    v = mul(mul(load_sums(sums + o, less), load(scales + place)), splat(step))
+    if bias:
+        v = add(v, load(bias + place))
+    return v
+
+
+@apart
+def plain_product(m, t, nt, x, width, n, steps, sums, products, out, stride):
+    """out [n, stride] = x W^T + b, this thread's blocks of outputs. m: address of the matrix's fields."""
+    columns = load_long(m + 8 * COLUMNS)
+    blocks = load_long(m + 8 * BLOCKS)
+    w = load_long(m + 8 * WEIGHTS)
+    scales = load_long(m + 8 * SCALES)
+    bias = load_long(m + 8 * BIAS)
+    function = load_long(m + 8 * PRODUCT)
+    for b in range(blocks * t // nt, blocks * (t + 1) // nt):
+        call_product(function, w + b * width * columns * 16, x, INPUT_BYTES * width, width // 4, n, products)
+        for r in range(n):
+            step = load_float(steps + 4 * r)
+            less = load_int(sums + 4 * r)
+            for c in range(columns):
+                place = (b * columns + c) * 64
+                v = product_value(products, (r * columns + c) * 64, less, scales, bias, place, step)
+                store(out + r * stride * 4 + place, v)
+
+
+@apart
+def plain_product_16(m, t, nt, x, width, n, steps, sums, products, out, stride, adds):
+    """out [n, stride] = x W^T + b with inputs of 16 bits. adds: add to out."""
+    columns = load_long(m + 8 * COLUMNS)
+    blocks = load_long(m + 8 * BLOCKS)
+    w = load_long(m + 8 * WEIGHTS)
+    scales = load_long(m + 8 * SCALES)
+    bias = load_long(m + 8 * BIAS)
+    function = load_long(m + 8 * PRODUCT)
+    fine = splat(0.0078125)
+    for b in range(blocks * t // nt, blocks * (t + 1) // nt):
+        call_product(
+            function, w + b * width * columns * 16, x, INPUT_BYTES * width, width // 4, 2 * n, products
+        )
+        for r in range(n):
+            step = splat(load_float(steps + 4 * r))
+            for c in range(columns):
+                place = (b * columns + c) * 64
+                at = products + (2 * r * columns + c) * 64
+                coarse = load_sums(at, load_int(sums + 8 * r))
+                v = fma(load_sums(at + columns * 64, load_int(sums + 8 * r + 4)), fine, coarse)
+                v = mul(mul(v, load(scales + place)), step)
+                if bias:
+                    v = add(v, load(bias + place))
+                to = out + r * stride * 4 + place
+                if adds:
+                    v = add(v, load(to))
+                store(to, v)
+
+
+@apart
+def add_product(m, t, nt, x, width, n, steps, sums, products, out, stride):
+    """out [n, stride] += x W^T + b, this thread's blocks of outputs."""
+    columns = load_long(m + 8 * COLUMNS)
+    blocks = load_long(m + 8 * BLOCKS)
+    w = load_long(m + 8 * WEIGHTS)
+    scales = load_long(m + 8 * SCALES)
+    bias = load_long(m + 8 * BIAS)
+    function = load_long(m + 8 * PRODUCT)
+    for b in range(blocks * t // nt, blocks * (t + 1) // nt):
+        call_product(function, w + b * width * columns * 16, x, INPUT_BYTES * width, width // 4, n, products)
+        for r in range(n):
+            step = load_float(steps + 4 * r)
+            less = load_int(sums + 4 * r)
+            for c in range(columns):
+                place = (b * columns + c) * 64
+                v = product_value(products, (r * columns + c) * 64, less, scales, bias, place, step)
+                to = out + r * stride * 4 + place
+                store(to, add(v, load(to)))
+
+
+@compiled
+def store_head(M, row, layer, head, d, v, at_q):
+    """Store 16 numbers of a head of queries, keys or values: queries rotated and scaled at ``at_q``, keys
+    rotated and values in the row's slot. Heads with a norm are rotated after it (``norm_heads``)."""
+    heads = load_long(M + 8 * HEADS)
+    kv_heads = load_long(M + 8 * KV_HEADS)
+    head_dim = load_long(M + 8 * HEAD_DIM)
+    normed = load_long(M + 8 * (MATRICES + NORM_Q))
+    if head < heads + kv_heads and not normed:
+        at = (load_long(row + 8 * POSITION) * head_dim + d) * 4
+        cos = load(load_long(M + 8 * COS) + at)
+        sin = load(load_long(M + 8 * SIN) + at)
+        v = fma(swap_pairs(v), sin, mul(v, cos))
+    if head < heads:
+        if not normed:
+            v = mul(v, splat(load_float(M + 8 * QUERY_SCALE)))
+        store(at_q + (head * head_dim + d) * 4, v)
+    elif head < heads + 2 * kv_heads:
+        capacity = load_long(row + 8 * CAPACITY)
+        base = load_long(row + 8 * CACHE) + (layer * 2 * kv_heads + head - heads) * capacity * head_dim * 4
+        store(base + (load_long(row + 8 * SLOT) * head_dim + d) * 4, v)
+
+
+@apart
+def qkv_product(M, m, t, nt, x, width, n, steps, sums, products, rows, layer, q):
+    """Queries to q, keys and values to the rows' slots, this thread's blocks of outputs."""
+    columns = load_long(m + 8 * COLUMNS)
+    blocks = load_long(m + 8 * BLOCKS)
+    w = load_long(m + 8 * WEIGHTS)
+    scales = load_long(m + 8 * SCALES)
+    bias = load_long(m + 8 * BIAS)
+    function = load_long(m + 8 * PRODUCT)
+    heads = load_long(M + 8 * HEADS)
+    head_dim = load_long(M + 8 * HEAD_DIM)
+    for b in range(blocks * t // nt, blocks * (t + 1) // nt):
+        call_product(function, w + b * width * columns * 16, x, INPUT_BYTES * width, width // 4, n, products)
+        for r in range(n):
+            row = rows + 8 * ROW * r
+            at_q = q + r * heads * head_dim * 4
+            step = load_float(steps + 4 * r)
+            less = load_int(sums + 4 * r)
+            for c in range(columns):
+                o = b * columns + c
+                v = product_value(products, (r * columns + c) * 64, less, scales, bias, o * 64, step)
+                store_head(M, row, layer, o * 16 // head_dim, o * 16 % head_dim, v, at_q)
+
+
+@apart
+def norm_heads(M, L, t, nt, rows, n, layer, q):
+    """Normalise queries and keys per head, then rotate them and scale the queries (Qwen3)."""
+    heads = load_long(M + 8 * HEADS)
+    kv_heads = load_long(M + 8 * KV_HEADS)
+    head_dim = load_long(M + 8 * HEAD_DIM)
+    floor = load_float(M + 8 * HEAD_NORM_FLOOR)
+    each = heads + kv_heads
+    for u in range(n * each * t // nt, n * each * (t + 1) // nt):
+        r = u // each
+        head = u % each
+        row = rows + 8 * ROW * r
+        if head < heads:
+            at = q + (r * heads + head) * head_dim * 4
+            weight = load_long(L + 8 * NORM_Q)
+            scale = splat(load_float(M + 8 * QUERY_SCALE))
+        else:
+            size = load_long(row + 8 * CAPACITY) * head_dim * 4
+            base = load_long(row + 8 * CACHE) + (layer * 2 * kv_heads + head - heads) * size
+            at = base + load_long(row + 8 * SLOT) * head_dim * 4
+            weight = load_long(L + 8 * NORM_K)
+            scale = splat(1.0)
+        _, squares = row_maximum(at, head_dim)
+        length = splat(1.0 / (squares + floor) ** 0.5)
+        turn = load_long(row + 8 * POSITION) * head_dim * 4
+        for i in range(0, 4 * head_dim, 64):
+            v = mul(mul(load(at + i), length), load(weight + i))
+            cos = load(load_long(M + 8 * COS) + turn + i)
+            sin = load(load_long(M + 8 * SIN) + turn + i)
+            store(at + i, mul(fma(swap_pairs(v), sin, mul(v, cos)), scale))
+
+
+@apart
+def gate_up_product(m, t, nt, x, width, n, steps, sums, products, act, inner):
+    """act = silu(gate) up, this thread's pairs of blocks: the matrix alternates blocks of gate and up."""
+    columns = load_long(m + 8 * COLUMNS)
+    pairs = load_long(m + 8 * BLOCKS) // 2
+    w = load_long(m + 8 * WEIGHTS)
+    scales = load_long(m + 8 * SCALES)
+    bias = load_long(m + 8 * BIAS)
+    function = load_long(m + 8 * PRODUCT)
+    one = splat(1.0)
+    minus = splat(-1.4426950408889634)
+    ups = products + n * columns * 64
+    for b in range(pairs * t // nt, pairs * (t + 1) // nt):
+        size = width * columns * 16
+        call_product(function, w + 2 * b * size, x, INPUT_BYTES * width, width // 4, n, products)
+        call_product(function, w + (2 * b + 1) * size, x, INPUT_BYTES * width, width // 4, n, ups)
+        for r in range(n):
+            step = load_float(steps + 4 * r)
+            less = load_int(sums + 4 * r)
+            for c in range(columns):
+                o = (r * columns + c) * 64
+                at = (2 * b * columns + c) * 64
+                g = product_value(products, o, less, scales, bias, at, step)
+                u = product_value(ups, o, less, scales, bias, at + columns * 64, step)
+                silu = div(g, add(one, pow2(mul(g, minus))))
+                store(act + r * inner * 4 + (b * columns + c) * 64, mul(silu, u))
+
+
+# --- the pass ---------------------------------------------------------------------------------------------------
+@compiled
+def embed_rows(t, nt, M, rows, n, x, hidden):
+    """Read the float16 embeddings of this thread's rows."""
+    table = load_long(M + 8 * TABLE)
+    for r in range(n * t // nt, n * (t + 1) // nt):
+        token = load_long(rows + 8 * (ROW * r + TOKEN))
+        for i in range(0, hidden, 16):
+            store(x + 4 * (r * hidden + i), load_half(table + 2 * (token * hidden + i)))
+
+
+@compiled
+def copy_rows(t, nt, n, width, source, to):
+    """Copy this thread's rows of floats."""
+    for r in range(n * t // nt, n * (t + 1) // nt):
+        for i in range(4 * r * width, 4 * (r + 1) * width, 64):
+            store(to + i, load(source + i))
+
+
+@apart
+def forward(t, nt, M, rows, n, job, S, P):
+    """Run layers FIRST..END of a job over n rows, as thread t of nt, and the output matrix over the rows
+    from HEAD_FROM on (n: none). Returns the last phase of the barrier."""
+    hidden = load_long(M + 8 * HIDDEN)
+    heads = load_long(M + 8 * HEADS)
+    kv_heads = load_long(M + 8 * KV_HEADS)
+    head_dim = load_long(M + 8 * HEAD_DIM)
+    inner = load_long(M + 8 * INNER)
+    floor = load_float(M + 8 * NORM_FLOOR)
+    x = load_long(job + 8 * X)
+    captures = load_long(job + 8 * CAPTURES)
+    skipped = load_long(job + 8 * SKIPPED)
+    head_from = load_long(job + 8 * HEAD_FROM)
+    y = load_long(S + 8 * Y)
+    act = load_long(S + 8 * ACT)
+    q = load_long(S + 8 * Q)
+    sync = load_long(S + 8 * SYNC)
+    bytes_ = load_long(P + 8 * BYTES)
+    steps = load_long(P + 8 * STEPS)
+    sums = load_long(P + 8 * SUMS)
+    products = load_long(P + 8 * PRODUCTS)
+    scores = load_long(P + 8 * SCORES)
+    heads_out = load_long(P + 8 * HEADS_OUT)
+    wide = heads * head_dim
+    shared = nt > 1 and n >= SHARED_ROWS
+    first = 0
+    end = n
+    if shared:
+        first = n * t // nt
+        end = n * (t + 1) // nt
+        bytes_ = load_long(S + 8 * BYTES0)
+        steps = load_long(S + 8 * STEPS0)
+        sums = load_long(S + 8 * SUMS0)
+    phase = load_acquire(sync + 128 * t)
+    if load_long(job + 8 * EMBEDS):
+        embed_rows(t, nt, M, rows, n, x, hidden)
+        phase += 1
+        barrier(t, nt, sync, phase)
+    for layer in range(load_long(job + 8 * FIRST), load_long(job + 8 * END)):
+        L = M + 8 * (MATRICES + layer * LAYER)
+        if captures:
+            to = load_long(captures + 8 * layer)
+            if to:
+                copy_rows(t, nt, n, hidden, x, to)
+        attends = True
+        feeds = True
+        if skipped:
+            attends = load_long(skipped + 16 * layer) == 0
+            feeds = load_long(skipped + 16 * layer + 8) == 0
+        if attends:
+            quantise_rows(x, hidden, first, end, bytes_, steps, sums, floor)
+            if shared:
+                phase += 1
+                barrier(t, nt, sync, phase)
+            qkv_product(M, L, t, nt, bytes_, hidden, n, steps, sums, products, rows, layer, q)
+            phase += 1
+            barrier(t, nt, sync, phase)
+            if load_long(L + 8 * NORM_Q):
+                norm_heads(M, L, t, nt, rows, n, layer, q)
+                phase += 1
+                barrier(t, nt, sync, phase)
+            attend_units(t, nt, rows, n, layer, heads, kv_heads, head_dim, q, y, scores, heads_out)
+            phase += 1
+            barrier(t, nt, sync, phase)
+            quantise_rows(y, wide, first, end, bytes_, steps, sums, -1.0)
+            if shared:
+                phase += 1
+                barrier(t, nt, sync, phase)
+            add_product(L + 8 * OUT * MATRIX, t, nt, bytes_, wide, n, steps, sums, products, x, hidden)
+            phase += 1
+            barrier(t, nt, sync, phase)
+        if feeds:
+            quantise_rows(x, hidden, first, end, bytes_, steps, sums, floor)
+            if shared:
+                phase += 1
+                barrier(t, nt, sync, phase)
+            gate_up_product(
+                L + 8 * GATE_UP * MATRIX, t, nt, bytes_, hidden, n, steps, sums, products, act, inner
+            )
+            phase += 1
+            barrier(t, nt, sync, phase)
+            quantise_rows_16(act, inner, first, end, bytes_, steps, sums)
+            if shared:
+                phase += 1
+                barrier(t, nt, sync, phase)
+            plain_product_16(
+                L + 8 * DOWN * MATRIX, t, nt, bytes_, inner, n, steps, sums, products, x, hidden, True
+            )
+            phase += 1
+            barrier(t, nt, sync, phase)
+    m = n - head_from
+    if m > 0:
+        if shared:
+            first = m * t // nt
+            end = m * (t + 1) // nt
+        else:
+            first = 0
+            end = m
+        quantise_rows(x + 4 * hidden * head_from, hidden, first, end, bytes_, steps, sums, floor)
+        if shared:
+            phase += 1
+            barrier(t, nt, sync, phase)
+        plain_product(
+            load_long(M + 8 * OUTPUT),
+            t,
+            nt,
+            bytes_,
+            hidden,
+            m,
+            steps,
+            sums,
+            products,
+            load_long(job + 8 * LOGITS),
+            load_long(M + 8 * VOCAB),
+        )
+    phase += 1
+    barrier(t, nt, sync, phase)
+    return phase
+
+
+@compiled
+def run_pass(t, nt, M, rows, n, job, S, P):
+    """Run one pass (``forward``)."""
+    forward(t, nt, M, rows, n, job, S, P)
+
+
+@compiled
+def run_linear(t, nt, m, x, width, n, out, stride, fine, S, P):
+    """out [n, stride] = x W^T + b of one matrix, x [n, width] in floats. fine: quantise x to 16 bits."""
+    sync = load_long(S + 8 * SYNC)
+    bytes_ = load_long(P + 8 * BYTES)
+    steps = load_long(P + 8 * STEPS)
+    sums = load_long(P + 8 * SUMS)
+    products = load_long(P + 8 * PRODUCTS)
+    if fine:
+        quantise_rows_16(x, width, 0, n, bytes_, steps, sums)
+        plain_product_16(m, t, nt, bytes_, width, n, steps, sums, products, out, stride, False)
+    else:
+        quantise_rows(x, width, 0, n, bytes_, steps, sums, -1.0)
+        plain_product(m, t, nt, bytes_, width, n, steps, sums, products, out, stride)
+    barrier(t, nt, sync, load_acquire(sync + 128 * t) + 1)

@@ -1,0 +1,203 @@
+"""A network of the Llama family in int8, run by the compiled pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from . import llama_pass as kernel
+from .matrix import Int8Matrix
+from .memory import address
+from .workers import workspace
+
+MOST_ROWS = 512  # rows of one compiled call
+
+
+class Sizes(NamedTuple):
+    """Padded sizes of a network: hidden and inner are multiples of 32, head_dim of 16; vocab is the number
+    of outputs. floor: width times eps of the norms; head_floor: of the norms of heads; scale: of queries."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    inner: int
+    floor: float
+    head_floor: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class CompiledLayer:
+    """The matrices of a layer, and the weights [head_dim] of its norms of queries and keys, if it has them."""
+
+    qkv: Int8Matrix
+    out: Int8Matrix
+    gate_up: Int8Matrix
+    down: Int8Matrix
+    norm_q: np.ndarray | None = None
+    norm_k: np.ndarray | None = None
+
+    def fields(self) -> list[int]:
+        """Return the int64 that the compiled pass reads."""
+        matrices = (self.qkv, self.out, self.gate_up, self.down)
+        norms = (self.norm_q, self.norm_k)
+        numbers = [int(field) for matrix in matrices for field in matrix.fields]
+        return numbers + [0 if norm is None else address(norm) for norm in norms]
+
+
+class SequenceRows(NamedTuple):
+    """Rows of one sequence in a pass.
+
+    cache: address of its KV cache, [layers, 2, kv_heads, capacity, head_dim]; tokens, positions, slots:
+    int64 [rows]; past: int64 [rows], committed slots that a row sees; counts: int64 [rows]; lists: int32
+    [rows, most]: the slots after these that it sees, along its path, itself last.
+    """
+
+    cache: int
+    capacity: int
+    tokens: np.ndarray
+    positions: np.ndarray
+    slots: np.ndarray
+    past: np.ndarray
+    counts: np.ndarray
+    lists: np.ndarray
+
+
+def chain_rows(
+    cache: int, capacity: int, tokens: Sequence[int], slot: int, position: int, most_position: int
+) -> SequenceRows:
+    """Return the rows of a chain whose first token goes to ``slot``: each row sees all slots before it."""
+    n = len(tokens)
+    slots = np.arange(slot, slot + n)
+    positions = slots if position == slot else np.arange(position, position + n)
+    if position + n > most_position:
+        positions = np.minimum(positions, most_position - 1)
+    lists = slots.astype(np.int32)[:, None]
+    return SequenceRows(
+        cache, capacity, np.asarray(tokens, np.int64), positions, slots, slots, np.ones(n, np.int64), lists
+    )
+
+
+class CompiledNetwork:
+    """Layers, embedding table and output matrix as the compiled pass reads them.
+
+    table: float16 [vocab, hidden]; output: the output matrix; set_rotations gives the rotary tables.
+    """
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        layers: Sequence[CompiledLayer],
+        table: np.ndarray | None,
+        output: Int8Matrix | None,
+    ):
+        self.sizes = sizes
+        self.layers, self.table, self.output = layers, table, output
+        self.nbytes = sum(
+            m.nbytes for layer in layers for m in (layer.qkv, layer.out, layer.gate_up, layer.down)
+        ) + (0 if output is None else output.nbytes)
+        numbers = [0] * kernel.MATRICES
+        for field, value in (
+            (kernel.HIDDEN, sizes.hidden),
+            (kernel.LAYERS, sizes.layers),
+            (kernel.HEADS, sizes.heads),
+            (kernel.KV_HEADS, sizes.kv_heads),
+            (kernel.HEAD_DIM, sizes.head_dim),
+            (kernel.INNER, sizes.inner),
+            (kernel.VOCAB, 0 if output is None else output.outputs),
+            (kernel.TABLE, 0 if table is None else address(table)),
+            (kernel.OUTPUT, 0 if output is None else address(output.fields)),
+        ):
+            numbers[field] = value
+        self._model = np.array(numbers + [n for layer in layers for n in layer.fields()], np.int64)
+        floats = self._model.view(np.float32)
+        floats[2 * kernel.NORM_FLOOR] = sizes.floor
+        floats[2 * kernel.HEAD_NORM_FLOOR] = sizes.head_floor
+        floats[2 * kernel.QUERY_SCALE] = sizes.scale * math.log2(math.e)
+
+    def set_rotations(self, cos: np.ndarray, sin: np.ndarray) -> None:
+        """Set the rotary tables, float32 [positions, head_dim], sin with the sign of its place in a pair."""
+        self._rotary = cos, sin
+        self._model[kernel.COS] = address(cos)
+        self._model[kernel.SIN] = address(sin)
+
+    def run(
+        self,
+        sequences: Sequence[SequenceRows],
+        x: np.ndarray,
+        embed: bool,
+        first: int,
+        end: int,
+        logits: np.ndarray | None = None,
+        captured: dict[int, np.ndarray] | None = None,
+        skipped: frozenset[int] = frozenset(),
+    ) -> None:
+        """Run layers first..end over the rows of all sequences, in order.
+
+        x [rows, hidden]: their states, replaced by those after the layers; embed: start from the tokens'
+        embeddings instead. logits [last rows, outputs]: receives the logits of the last rows. captured:
+        layer -> [rows, hidden], which receives the states that enter it. skipped: sublayers to leave out
+        (2i: attention of layer i, 2i + 1: its feed-forward).
+        """
+        n = sum(len(rows.tokens) for rows in sequences)
+        most = max(rows.lists.shape[1] for rows in sequences)
+        records = np.empty((n, kernel.ROW), np.int64)
+        lists = np.empty((n, most), np.int32)
+        at = 0
+        longest = 0
+        for rows in sequences:
+            count = len(rows.tokens)
+            part = records[at : at + count]
+            part[:, kernel.TOKEN] = rows.tokens
+            part[:, kernel.POSITION] = rows.positions
+            part[:, kernel.CACHE] = rows.cache
+            part[:, kernel.CAPACITY] = rows.capacity
+            part[:, kernel.PAST] = rows.past
+            part[:, kernel.COUNT] = rows.counts
+            part[:, kernel.SLOT] = rows.slots
+            lists[at : at + count, : rows.lists.shape[1]] = rows.lists
+            longest = max(longest, int(rows.slots[-1]) + 1, int(rows.slots.max()) + 1)
+            at += count
+        records[:, kernel.LIST] = address(lists) + np.arange(n) * (4 * most)
+        pointers = self._pointers(captured)
+        left_out = self._left_out(skipped)
+        job = np.array(
+            [
+                first,
+                end,
+                int(embed),
+                n if logits is None else n - len(logits),
+                0 if pointers is None else address(pointers),
+                0 if left_out is None else address(left_out),
+                address(x),
+                0 if logits is None else address(logits),
+            ],
+            np.int64,
+        )
+        s = self.sizes
+        wide = s.heads * s.head_dim
+        with workspace(n, max(s.hidden, s.inner, wide), wide, s.inner, longest + most) as (space, threads):
+            threads.call(
+                kernel.run_pass, address(self._model), address(records), n, address(job), space=space
+            )
+
+    def _pointers(self, captured: dict[int, np.ndarray] | None) -> np.ndarray | None:
+        if not captured:
+            return None
+        pointers = np.zeros(self.sizes.layers, np.int64)
+        for layer, states in captured.items():
+            pointers[layer] = address(states)
+        return pointers
+
+    def _left_out(self, skipped: frozenset[int]) -> np.ndarray | None:
+        if not skipped:
+            return None
+        left_out = np.zeros(2 * self.sizes.layers, np.int64)
+        left_out[list(skipped)] = 1
+        return left_out
