@@ -30,6 +30,7 @@ from .vector import (
     largest,
     load,
     load_acquire,
+    load_double,
     load_float,
     load_half,
     load_int,
@@ -49,6 +50,7 @@ from .vector import (
     store_bytes,
     store_float,
     store_int,
+    store_long,
     store_release,
     sub,
     swap_pairs,
@@ -92,6 +94,8 @@ TOKEN, POSITION, CACHE, CAPACITY, PAST, COUNT, LIST, SLOT = range(8)
 ROW = 8
 # Fields of a job.
 FIRST, END, EMBEDS, HEAD_FROM, CAPTURES, SKIPPED, X, LOGITS = range(8)
+# Fields of a draft loop: addresses of its outputs (0: not wanted) and settings, floats as bit patterns.
+TOKENS, STATES, PROBS, TOKEN_PROBS, UNIFORMS, IDS, LOG2_SCALE, MIN_PROB, NUM_IDS, RECORD, MADE = range(11)
 # Buffers that threads share, and those of one thread.
 Y, ACT, Q, SYNC, BYTES0, STEPS0, SUMS0, BEST = range(8)
 BYTES, STEPS, SUMS, PRODUCTS, SCORES, HEADS_OUT, NEXT_ROW = range(7)
@@ -817,3 +821,137 @@ def run_linear(t, nt, m, x, width, n, out, stride, fine, S, P):
         quantise_rows(x, width, 0, n, bytes_, steps, sums, -1.0)
         plain_product(m, t, nt, bytes_, width, n, steps, sums, products, out, stride)
     barrier(t, nt, sync, load_acquire(sync + 128 * t) + 1)
+
+
+# --- the draft loop ---------------------------------------------------------------------------------------------
+@apart
+def argmax(x, count):
+    """Return the first index of the largest of ``count`` floats, and that float."""
+    best = load_float(x)
+    whole = count // 16 * 16
+    if whole:
+        m = load(x)
+        for i in range(64, 4 * whole, 64):
+            m = larger(m, load(x + i))
+        best = largest(m)
+    for i in range(whole, count):
+        best = max(best, load_float(x + 4 * i))
+    i = 0
+    while i < count - 1 and load_float(x + 4 * i) != best:
+        i += 1
+    return i, best
+
+
+@apart
+def softmax_of(x, count, top, scale, out):
+    """Store the softmax of ``count`` floats at ``out``: 2^(scale (x - top)) over its sum. Return the sum of
+    the powers."""
+    power = splat(scale)
+    most = splat(top)
+    whole = count // 16 * 16
+    sums = 0.0
+    for i in range(0, 4 * whole, 64):
+        v = pow2(mul(sub(load(x + i), most), power))
+        store(out + i, v)
+        sums += total(v)
+    if whole < count:
+        last = splat(0.0)
+        store(out + 4 * whole, last)  # the row is padded
+        for i in range(whole, count):
+            store_float(out + 4 * i, load_float(x + 4 * i) - top)
+        v = pow2(mul(load(out + 4 * whole), power))
+        store(out + 4 * whole, v)
+        for i in range(whole, count):
+            sums += load_float(out + 4 * i)
+    share = splat(1.0 / sums)
+    for i in range(0, 4 * whole, 64):
+        store(out + i, mul(load(out + i), share))
+    for i in range(whole, count):
+        store_float(out + 4 * i, load_float(out + 4 * i) / sums)
+    return sums
+
+
+@apart
+def sample_index(probs, count, u):
+    """Return the index at which the running sum of ``count`` probabilities passes u times their sum; one of
+    probability 0 is never returned."""
+    everything = 0.0
+    for i in range(count):
+        everything += load_float(probs + 4 * i)
+    at = u * everything
+    running = 0.0
+    found = -1
+    for i in range(count):
+        p = load_float(probs + 4 * i)
+        running += p
+        if p > 0.0:
+            found = i
+            if running > at:
+                break
+    return found
+
+
+@compiled
+def choose_token(logits, k, count, D):
+    """Choose the k-th token of a draft loop from its logits and store it; return (its id, whether the loop
+    ends with it)."""
+    top_index, top = argmax(logits, count)
+    index = top_index
+    probs = load_long(D + 8 * PROBS)
+    least = load_float(D + 8 * MIN_PROB)
+    uniforms = load_long(D + 8 * UNIFORMS)
+    prob = 1.0
+    if probs:
+        at = probs + 4 * k * ((count + 15) // 16 * 16)
+        softmax_of(logits, count, top, load_float(D + 8 * LOG2_SCALE), at)
+        if uniforms:
+            index = max(sample_index(at, count, load_double(uniforms + 8 * k)), 0)
+        prob = load_float(at + 4 * index)
+    token = index
+    ids = load_long(D + 8 * IDS)
+    if ids:
+        token = load_long(ids + 8 * index)
+    store_long(load_long(D + 8 * TOKENS) + 8 * k, token)
+    store_float(load_long(D + 8 * TOKEN_PROBS) + 4 * k, prob)
+    return token, prob < least
+
+
+@compiled
+def run_draft(t, nt, M, rows, n, job, count, D, S, P):
+    """Run n rows, then generate ``count`` tokens, one pass each: the argmax, or sampled with the uniform
+    numbers of D. Ends after a token whose probability is below MIN_PROB."""
+    sync = load_long(S + 8 * SYNC)
+    hidden = load_long(M + 8 * HIDDEN)
+    stride = load_long(M + 8 * VOCAB)
+    x = load_long(job + 8 * X)
+    record = load_long(D + 8 * RECORD)
+    width = load_long(D + 8 * NUM_IDS)
+    at = rows
+    for k in range(count):
+        phase = forward(t, nt, M, at, n, job, S, P)
+        if t == 0:
+            logits = load_long(job + 8 * LOGITS)
+            token, ends = choose_token(logits, k, width, D)
+            to = load_long(D + 8 * STATES) + 4 * k * hidden
+            for i in range(0, 4 * hidden, 64):
+                store(to + i, load(x + 4 * (n - 1) * hidden + i))
+            store_long(load_long(D + 8 * MADE), k + 1)
+            last = at + 8 * ROW * (n - 1)
+            slot = load_long(last + 8 * SLOT) + 1
+            store_long(record + 8 * TOKEN, token)
+            store_long(record + 8 * POSITION, load_long(last + 8 * POSITION) + 1)
+            store_long(record + 8 * CACHE, load_long(last + 8 * CACHE))
+            store_long(record + 8 * CAPACITY, load_long(last + 8 * CAPACITY))
+            store_long(record + 8 * PAST, slot)
+            store_long(record + 8 * COUNT, 1)
+            store_long(record + 8 * LIST, record + 8 * (ROW + 1))
+            store_long(record + 8 * SLOT, slot)
+            store_int(record + 8 * (ROW + 1), slot)
+            store_long(record + 8 * ROW, 1 if ends else 0)
+            store_long(job + 8 * LOGITS, logits + 4 * stride)
+            store_long(job + 8 * HEAD_FROM, 0)
+        barrier(t, nt, sync, phase + 1)
+        if load_long(record + 8 * ROW):
+            break
+        at = record
+        n = 1

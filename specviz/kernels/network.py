@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,8 +12,8 @@ import numpy as np
 
 from . import llama_pass as kernel
 from .matrix import Int8Matrix
-from .memory import address
-from .workers import workspace
+from .memory import address, aligned, round_up
+from .workers import Workers, Workspace, workspace
 
 MOST_ROWS = 512  # rows of one compiled call
 
@@ -84,6 +85,47 @@ def chain_rows(
     )
 
 
+class DraftedTokens(NamedTuple):
+    """What a draft loop made: tokens int64 [made]; logits [made, outputs], padded; distributions [made,
+    outputs] that tokens were sampled from (None for the argmax); states [made, hidden] after the last layer;
+    token_probs [made], empty without a threshold."""
+
+    tokens: np.ndarray
+    logits: np.ndarray
+    distributions: np.ndarray | None
+    states: np.ndarray
+    token_probs: np.ndarray
+
+
+class _Records:
+    """The rows of a pass as the compiled code reads them. count: rows; longest: slots that they reach."""
+
+    def __init__(self, sequences: Sequence[SequenceRows]):
+        self.count = sum(len(rows.tokens) for rows in sequences)
+        most = max(rows.lists.shape[1] for rows in sequences)
+        records = np.empty((self.count, kernel.ROW), np.int64)
+        lists = np.empty((self.count, most), np.int32)
+        at = 0
+        longest = 0
+        for rows in sequences:
+            count = len(rows.tokens)
+            part = records[at : at + count]
+            part[:, kernel.TOKEN] = rows.tokens
+            part[:, kernel.POSITION] = rows.positions
+            part[:, kernel.CACHE] = rows.cache
+            part[:, kernel.CAPACITY] = rows.capacity
+            part[:, kernel.PAST] = rows.past
+            part[:, kernel.COUNT] = rows.counts
+            part[:, kernel.SLOT] = rows.slots
+            lists[at : at + count, : rows.lists.shape[1]] = rows.lists
+            longest = max(longest, int(rows.slots.max()) + 1)
+            at += count
+        records[:, kernel.LIST] = address(lists) + np.arange(self.count) * (4 * most)
+        self._kept = records, lists
+        self.address = address(records)
+        self.longest = longest + most
+
+
 class CompiledNetwork:
     """Layers, embedding table and output matrix as the compiled pass reads them.
 
@@ -145,26 +187,8 @@ class CompiledNetwork:
         layer -> [rows, hidden], which receives the states that enter it. skipped: sublayers to leave out
         (2i: attention of layer i, 2i + 1: its feed-forward).
         """
-        n = sum(len(rows.tokens) for rows in sequences)
-        most = max(rows.lists.shape[1] for rows in sequences)
-        records = np.empty((n, kernel.ROW), np.int64)
-        lists = np.empty((n, most), np.int32)
-        at = 0
-        longest = 0
-        for rows in sequences:
-            count = len(rows.tokens)
-            part = records[at : at + count]
-            part[:, kernel.TOKEN] = rows.tokens
-            part[:, kernel.POSITION] = rows.positions
-            part[:, kernel.CACHE] = rows.cache
-            part[:, kernel.CAPACITY] = rows.capacity
-            part[:, kernel.PAST] = rows.past
-            part[:, kernel.COUNT] = rows.counts
-            part[:, kernel.SLOT] = rows.slots
-            lists[at : at + count, : rows.lists.shape[1]] = rows.lists
-            longest = max(longest, int(rows.slots[-1]) + 1, int(rows.slots.max()) + 1)
-            at += count
-        records[:, kernel.LIST] = address(lists) + np.arange(n) * (4 * most)
+        records = _Records(sequences)
+        n = records.count
         pointers = self._pointers(captured)
         left_out = self._left_out(skipped)
         job = np.array(
@@ -180,12 +204,84 @@ class CompiledNetwork:
             ],
             np.int64,
         )
+        with self._workspace(n, records.longest) as (space, threads):
+            threads.call(
+                kernel.run_pass, address(self._model), records.address, n, address(job), space=space
+            )
+
+    def draft(
+        self,
+        rows: SequenceRows,
+        count: int,
+        temperature: float,
+        uniforms: np.ndarray | None,
+        min_prob: float | None,
+        ids: np.ndarray | None,
+        outputs: int,
+    ) -> DraftedTokens:
+        """Run the rows of one sequence, a chain, then generate ``count`` tokens after them, each in the slot
+        after the last one's.
+
+        uniforms float64 [count]: sample with these numbers at this temperature (None: the argmax). min_prob:
+        stop after the first token whose probability is smaller. ids int64 [outputs]: the token of each of the
+        ``outputs`` logits, None if they are the same.
+        """
+        assert self.output is not None and self.table is not None
+        records = _Records([rows])
+        n = records.count
+        s = self.sizes
+        wide = self.output.outputs
+        x = aligned((n, s.hidden), np.float32)
+        logits = np.empty((count, wide), np.float32)
+        states = aligned((count, s.hidden), np.float32)
+        distributed = uniforms is not None or min_prob is not None
+        padded = round_up(outputs, 16)
+        probs = aligned((count, padded) if distributed else (1, 16), np.float32)
+        tokens = np.zeros(count, np.int64)
+        token_probs = np.zeros(count, np.float32)
+        made = np.zeros(1, np.int64)
+        record = np.zeros(kernel.ROW + 2, np.int64)
+        job = np.array([0, s.layers, 1, n - 1, 0, 0, address(x), address(logits)], np.int64)
+        settings = np.zeros(kernel.MADE + 1, np.int64)
+        for field, array in (
+            (kernel.TOKENS, tokens),
+            (kernel.STATES, states),
+            (kernel.PROBS, probs if distributed else None),
+            (kernel.TOKEN_PROBS, token_probs),
+            (kernel.UNIFORMS, uniforms),
+            (kernel.IDS, ids),
+            (kernel.RECORD, record),
+            (kernel.MADE, made),
+        ):
+            settings[field] = 0 if array is None else address(array)
+        settings[kernel.NUM_IDS] = outputs
+        floats = settings.view(np.float32)
+        floats[2 * kernel.LOG2_SCALE] = math.log2(math.e) / (temperature or 1.0)
+        floats[2 * kernel.MIN_PROB] = -1.0 if min_prob is None else min_prob
+        with self._workspace(n, records.longest + count) as (space, threads):
+            threads.call(
+                kernel.run_draft,
+                address(self._model),
+                records.address,
+                n,
+                address(job),
+                count,
+                address(settings),
+                space=space,
+            )
+        end = int(made[0])
+        return DraftedTokens(
+            tokens[:end],
+            logits[:end],
+            probs[:end, :outputs] if uniforms is not None else None,
+            states[:end],
+            token_probs[:end] if min_prob is not None else token_probs[:0],
+        )
+
+    def _workspace(self, rows: int, slots: int) -> AbstractContextManager[tuple[Workspace, Workers]]:
         s = self.sizes
         wide = s.heads * s.head_dim
-        with workspace(n, max(s.hidden, s.inner, wide), wide, s.inner, longest + most) as (space, threads):
-            threads.call(
-                kernel.run_pass, address(self._model), address(records), n, address(job), space=space
-            )
+        return workspace(rows, max(s.hidden, s.inner, wide), wide, s.inner, slots)
 
     def _pointers(self, captured: dict[int, np.ndarray] | None) -> np.ndarray | None:
         if not captured:

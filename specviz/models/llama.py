@@ -196,6 +196,11 @@ class Llama:
         never draft."""
         return compiled_writer(self)
 
+    @property
+    def can_generate(self) -> bool:
+        """Whether several draft tokens can be generated in one call."""
+        return self.compiled is not None or self.writer is not None
+
     def __init__(
         self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
     ):
@@ -522,6 +527,19 @@ class Llama:
     def compiled_logits(self, logits: Tensor) -> Tensor:
         """Return the logits [rows, vocab] of the compiled pass's outputs."""
         return logits if logits.shape[1] == self.vocab else logits[:, : self.vocab]
+
+    def generate(
+        self,
+        rows: SequenceRows,
+        count: int,
+        temperature: float,
+        uniforms: Sequence[float] | None,
+        min_prob: float | None,
+    ) -> tuple[list[int], Tensor, Tensor | None, Tensor, list[float]]:
+        """Run a chain's rows, then generate ``count`` tokens in one compiled call (``CompiledNetwork.draft``).
+        Return (tokens, logits [tokens, vocab], the distributions they were sampled from or None, final
+        hidden states [tokens, hidden], the tokens' probabilities if there is a threshold)."""
+        raise NotImplementedError(f"{self.name} has no compiled draft loop")
 
     def run_compiled(
         self,

@@ -126,10 +126,9 @@ class FastTarget(LlamaTarget):
         The tokens continue the chain of draft tokens ``after``; all of it but the last token must be the
         current draft rows, and the generated tokens are appended to them in the same way.
         """
-        writer = self.model.writer
         pending = self._pending
         past = len(self.cached_tokens)
-        if writer is None or self.root is None:
+        if not self.model.can_generate or self.root is None:
             return None
         last_tokens = [after[-1]] if after else [*pending, self.root]
         at = past + len(after)
@@ -140,20 +139,8 @@ class FastTarget(LlamaTarget):
         self._readable(last_tokens)
         with self.timed():
             self._reserve(at + len(last_tokens) + count)
-            rng = torch.tensor(draw_uniforms(count) if temperature else [0.0], dtype=torch.float64)
-            rotation = self.model.rotations(at + len(last_tokens) + count)
-            made = writer(
-                torch.tensor(last_tokens),
-                rotation,
-                self.slots,
-                at,
-                self._mask(rows),
-                count,
-                temperature,
-                rng,
-                min_prob,
-            )
-            generated = GeneratedTokens(made[0].tolist(), *made[1:])
+            uniforms = draw_uniforms(count) if temperature else None
+            generated = self._generate(rows, count, temperature, uniforms, min_prob)
             self.passes += len(generated.tokens)
         if not after:
             self.cached_tokens, self._pending = self.cached_tokens + pending, []
@@ -169,6 +156,34 @@ class FastTarget(LlamaTarget):
             len(after) + len(generated.tokens),
         )
         return generated
+
+    def _generate(
+        self,
+        rows: Rows,
+        count: int,
+        temperature: float,
+        uniforms: list[float] | None,
+        min_prob: float | None,
+    ) -> GeneratedTokens:
+        model = self.model
+        if model.compiled is not None:
+            return GeneratedTokens(
+                *model.generate(self.sequence_rows(rows), count, temperature, uniforms, min_prob)
+            )
+        writer = model.writer
+        assert writer is not None  # can_generate
+        made = writer(
+            torch.tensor(rows.ids),
+            model.rotations(rows.past + len(rows.ids) + count),
+            self.slots,
+            rows.past,
+            self._mask(rows),
+            count,
+            temperature,
+            torch.tensor(uniforms or [0.0], dtype=torch.float64),
+            min_prob,
+        )
+        return GeneratedTokens(made[0].tolist(), *made[1:])
 
     def score_many(
         self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()

@@ -12,6 +12,7 @@ embedding and output matrix are exposed in the checkpoint's basis, for drafters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from torch.nn import functional as F
 
 from ..kernels.matrix import columns_of
 from ..kernels.memory import round_up
-from ..kernels.network import CompiledLayer, CompiledNetwork, Sizes
+from ..kernels.network import CompiledLayer, CompiledNetwork, SequenceRows, Sizes
 from ..models.compiled_linear import CompiledInt8Layout
 from ..models.linear import Layout
 from ..models.llama import Block
 from ..models.llama import unsupported_reason as llama_unsupported_reason
+from ..models.reduced_vocabulary import ReducedOutput, expand_to_vocab
 from ..models.rms_norm import UnitNorm
 from ..models.rotation import Basis, FinalStates, Rotate
 from ..models.weights import Weights
@@ -146,7 +148,10 @@ class Int8Model(FastModel):
             head_floor=self.head_dim * self.eps,
             scale=self.head_dim**-0.5,
         )
-        output = self._output
+        reduced = self._output if isinstance(self._output, ReducedOutput) else None
+        output = self._output if reduced is None else reduced.layer
+        self._ids = None if reduced is None else reduced.tokens.long().contiguous().numpy()
+        self._outputs = output.matrix.rows
         self.compiled = CompiledNetwork(sizes, layers, self._table.numpy(), output.matrix)
         self._old_rotations: list[Any] = []  # a pass on another thread may still read them
         super()._tables(rope)
@@ -168,6 +173,41 @@ class Int8Model(FastModel):
         self._old_rotations.append(tables)
         self.compiled.set_rotations(*tables)
         return rotation
+
+    def compiled_logits(self, logits: Tensor) -> Tensor:
+        """Return the logits [rows, vocab] of the compiled pass's outputs."""
+        reduced = self._output
+        if isinstance(reduced, ReducedOutput):
+            return expand_to_vocab(logits[:, : self._outputs], reduced.tokens, self.vocab)
+        return super().compiled_logits(logits)
+
+    def generate(
+        self,
+        rows: SequenceRows,
+        count: int,
+        temperature: float,
+        uniforms: Sequence[float] | None,
+        min_prob: float | None,
+    ) -> tuple[list[int], Tensor, Tensor | None, Tensor, list[float]]:
+        """Generate tokens in one compiled call, as described in Llama."""
+        assert self.compiled is not None
+        numbers = None if uniforms is None else np.array(uniforms, np.float64)
+        made = self.compiled.draft(rows, count, temperature, numbers, min_prob, self._ids, self._outputs)
+        probs = None
+        if made.distributions is not None:
+            probs = torch.from_numpy(made.distributions)
+            if self._ids is not None:
+                wide = probs.new_zeros(len(probs), self.vocab)
+                wide[:, torch.from_numpy(self._ids)] = probs
+                probs = wide
+        states = torch.from_numpy(made.states)[:, : self.hidden]
+        return (
+            made.tokens.tolist(),
+            self.compiled_logits(torch.from_numpy(made.logits)),
+            probs,
+            self.final_states(self.norm_output(states)),
+            made.token_probs.tolist(),
+        )
 
     def new_slots(self, slots: int) -> Tensor:
         """Allocate a KV cache with this number of slots, [layers, 2, kv_heads, slots, head_dim]. Heads are
