@@ -394,6 +394,29 @@ def add_values(heads, p, stride, v, head_dim, count, sums):
         d += 16
 
 
+@compiled
+def path_weights(s, past, count, slots):
+    """Turn scores by slot into unnormalised attention weights along the path, and store their sum after
+    them: committed slots first, then the listed ones."""
+    length = past + count
+    padded = (length + 15) // 16 * 16
+    for i in range(count):
+        store_float(s + 4 * (past + i), load_float(s + 4 * int(load_int(slots + 4 * i))))
+    for i in range(length, padded):
+        store_float(s + 4 * i, MASKED)
+    m = load(s)
+    for i in range(64, 4 * padded, 64):
+        m = larger(m, load(s + i))
+    top = splat(largest(m))
+    m = splat(0.0)
+    for i in range(0, 4 * padded, 64):
+        x = sub(load(s + i), top)
+        e = mul(pow2(x), softmax_power(x))
+        store(s + i, e)
+        m = add(m, e)
+    store_float(s + 4 * padded, total(m))
+
+
 @apart
 def attend(row, head, heads, layer, kv_heads, group, head_dim, q, y, scores, sums):
     """Compute the attention of one row for up to three heads that share keys. Weights are ordered along the
@@ -410,28 +433,11 @@ def attend(row, head, heads, layer, kv_heads, group, head_dim, q, y, scores, sum
     for b in range(0, end, 16):
         for h in range(heads):
             score_16(q + h * wide, keys + b * wide, head_dim // 16, scores + h * stride + 4 * b)
-    length = past + count
-    padded = (length + 15) // 16 * 16
-    zero = splat(0.0)
+    padded = (past + count + 15) // 16 * 16
     for h in range(heads):
-        s = scores + h * stride
-        for i in range(count):
-            store_float(s + 4 * (past + i), load_float(s + 4 * int(load_int(slots + 4 * i))))
-        for i in range(length, padded):
-            store_float(s + 4 * i, MASKED)
-        m = load(s)
-        for i in range(64, 4 * padded, 64):
-            m = larger(m, load(s + i))
-        top = splat(largest(m))
-        m = zero
-        for i in range(0, 4 * padded, 64):
-            x = sub(load(s + i), top)
-            e = mul(pow2(x), softmax_power(x))
-            store(s + i, e)
-            m = add(m, e)
-        store_float(s + 4 * padded, total(m))
+        path_weights(scores + h * stride, past, count, slots)
         for i in range(0, wide, 64):
-            store(sums + h * wide + i, zero)
+            store(sums + h * wide + i, splat(0.0))
     if past > 0:
         add_values(heads, scores, stride, values, head_dim, past, sums)
     for j in range(count):
@@ -679,125 +685,133 @@ def copy_rows(t, nt, n, width, source, to):
             store(to + i, load(source + i))
 
 
+@compiled
+def meet(t, nt, sync):
+    """Wait for the other threads after the work since the last meeting."""
+    barrier(t, nt, sync, load_acquire(sync + 128 * t) + 1)
+
+
+@compiled
+def own_rows(t, nt, n, S, P):
+    """Return what a thread needs to round rows: (whether threads share this work; its rows first..end; the
+    buffers of bytes, steps and sums)."""
+    if nt > 1 and n >= SHARED_ROWS:
+        bytes_ = load_long(S + 8 * BYTES0)
+        return (
+            True,
+            n * t // nt,
+            n * (t + 1) // nt,
+            bytes_,
+            load_long(S + 8 * STEPS0),
+            load_long(S + 8 * SUMS0),
+        )
+    bytes_ = load_long(P + 8 * BYTES)
+    return False, 0, n, bytes_, load_long(P + 8 * STEPS), load_long(P + 8 * SUMS)
+
+
 @apart
-def forward(t, nt, M, rows, n, job, S, P):
-    """Run layers FIRST..END of a job over n rows, as thread t of nt, and the output matrix over the rows
-    from HEAD_FROM on (n: none). Returns the last phase of the barrier."""
+def attention_sublayer(t, nt, M, L, rows, n, layer, x, S, P):
+    """Add the attention of a layer to x."""
     hidden = load_long(M + 8 * HIDDEN)
     heads = load_long(M + 8 * HEADS)
     kv_heads = load_long(M + 8 * KV_HEADS)
     head_dim = load_long(M + 8 * HEAD_DIM)
+    y = load_long(S + 8 * Y)
+    q = load_long(S + 8 * Q)
+    sync = load_long(S + 8 * SYNC)
+    products = load_long(P + 8 * PRODUCTS)
+    wide = heads * head_dim
+    shared, first, end, bytes_, steps, sums = own_rows(t, nt, n, S, P)
+    quantise_rows(x, hidden, first, end, bytes_, steps, sums, load_float(M + 8 * NORM_FLOOR))
+    if shared:
+        meet(t, nt, sync)
+    qkv_product(M, L, t, nt, bytes_, hidden, n, steps, sums, products, rows, layer, q)
+    meet(t, nt, sync)
+    if load_long(L + 8 * NORM_Q):
+        norm_heads(M, L, t, nt, rows, n, layer, q)
+        meet(t, nt, sync)
+    scores = load_long(P + 8 * SCORES)
+    attend_units(t, nt, rows, n, layer, heads, kv_heads, head_dim, q, y, scores, load_long(P + 8 * HEADS_OUT))
+    meet(t, nt, sync)
+    quantise_rows(y, wide, first, end, bytes_, steps, sums, -1.0)
+    if shared:
+        meet(t, nt, sync)
+    add_product(L + 8 * OUT * MATRIX, t, nt, bytes_, wide, n, steps, sums, products, x, hidden)
+    meet(t, nt, sync)
+
+
+@apart
+def feed_forward_sublayer(t, nt, M, L, n, x, S, P):
+    """Add the feed-forward of a layer to x."""
+    hidden = load_long(M + 8 * HIDDEN)
     inner = load_long(M + 8 * INNER)
-    floor = load_float(M + 8 * NORM_FLOOR)
+    act = load_long(S + 8 * ACT)
+    sync = load_long(S + 8 * SYNC)
+    products = load_long(P + 8 * PRODUCTS)
+    shared, first, end, bytes_, steps, sums = own_rows(t, nt, n, S, P)
+    quantise_rows(x, hidden, first, end, bytes_, steps, sums, load_float(M + 8 * NORM_FLOOR))
+    if shared:
+        meet(t, nt, sync)
+    gate_up_product(L + 8 * GATE_UP * MATRIX, t, nt, bytes_, hidden, n, steps, sums, products, act, inner)
+    meet(t, nt, sync)
+    quantise_rows_16(act, inner, first, end, bytes_, steps, sums)
+    if shared:
+        meet(t, nt, sync)
+    down = L + 8 * DOWN * MATRIX
+    plain_product_16(down, t, nt, bytes_, inner, n, steps, sums, products, x, hidden, True)
+    meet(t, nt, sync)
+
+
+@apart
+def output_logits(t, nt, M, n, x, logits, S, P):
+    """Store the logits of n rows of states x."""
+    hidden = load_long(M + 8 * HIDDEN)
+    shared, first, end, bytes_, steps, sums = own_rows(t, nt, n, S, P)
+    quantise_rows(x, hidden, first, end, bytes_, steps, sums, load_float(M + 8 * NORM_FLOOR))
+    if shared:
+        meet(t, nt, load_long(S + 8 * SYNC))
+    plain_product(
+        load_long(M + 8 * OUTPUT),
+        t,
+        nt,
+        bytes_,
+        hidden,
+        n,
+        steps,
+        sums,
+        load_long(P + 8 * PRODUCTS),
+        logits,
+        load_long(M + 8 * VOCAB),
+    )
+
+
+@apart
+def forward(t, nt, M, rows, n, job, S, P):
+    """Run layers FIRST..END of a job over n rows, as thread t of nt, and the output matrix over the rows
+    from HEAD_FROM on (n: none)."""
+    hidden = load_long(M + 8 * HIDDEN)
     x = load_long(job + 8 * X)
     captures = load_long(job + 8 * CAPTURES)
     skipped = load_long(job + 8 * SKIPPED)
-    head_from = load_long(job + 8 * HEAD_FROM)
-    y = load_long(S + 8 * Y)
-    act = load_long(S + 8 * ACT)
-    q = load_long(S + 8 * Q)
     sync = load_long(S + 8 * SYNC)
-    bytes_ = load_long(P + 8 * BYTES)
-    steps = load_long(P + 8 * STEPS)
-    sums = load_long(P + 8 * SUMS)
-    products = load_long(P + 8 * PRODUCTS)
-    scores = load_long(P + 8 * SCORES)
-    heads_out = load_long(P + 8 * HEADS_OUT)
-    wide = heads * head_dim
-    shared = nt > 1 and n >= SHARED_ROWS
-    first = 0
-    end = n
-    if shared:
-        first = n * t // nt
-        end = n * (t + 1) // nt
-        bytes_ = load_long(S + 8 * BYTES0)
-        steps = load_long(S + 8 * STEPS0)
-        sums = load_long(S + 8 * SUMS0)
-    phase = load_acquire(sync + 128 * t)
     if load_long(job + 8 * EMBEDS):
         embed_rows(t, nt, M, rows, n, x, hidden)
-        phase += 1
-        barrier(t, nt, sync, phase)
+        meet(t, nt, sync)
     for layer in range(load_long(job + 8 * FIRST), load_long(job + 8 * END)):
         L = M + 8 * (MATRICES + layer * LAYER)
         if captures:
             to = load_long(captures + 8 * layer)
             if to:
                 copy_rows(t, nt, n, hidden, x, to)
-        attends = True
-        feeds = True
-        if skipped:
-            attends = load_long(skipped + 16 * layer) == 0
-            feeds = load_long(skipped + 16 * layer + 8) == 0
-        if attends:
-            quantise_rows(x, hidden, first, end, bytes_, steps, sums, floor)
-            if shared:
-                phase += 1
-                barrier(t, nt, sync, phase)
-            qkv_product(M, L, t, nt, bytes_, hidden, n, steps, sums, products, rows, layer, q)
-            phase += 1
-            barrier(t, nt, sync, phase)
-            if load_long(L + 8 * NORM_Q):
-                norm_heads(M, L, t, nt, rows, n, layer, q)
-                phase += 1
-                barrier(t, nt, sync, phase)
-            attend_units(t, nt, rows, n, layer, heads, kv_heads, head_dim, q, y, scores, heads_out)
-            phase += 1
-            barrier(t, nt, sync, phase)
-            quantise_rows(y, wide, first, end, bytes_, steps, sums, -1.0)
-            if shared:
-                phase += 1
-                barrier(t, nt, sync, phase)
-            add_product(L + 8 * OUT * MATRIX, t, nt, bytes_, wide, n, steps, sums, products, x, hidden)
-            phase += 1
-            barrier(t, nt, sync, phase)
-        if feeds:
-            quantise_rows(x, hidden, first, end, bytes_, steps, sums, floor)
-            if shared:
-                phase += 1
-                barrier(t, nt, sync, phase)
-            gate_up_product(
-                L + 8 * GATE_UP * MATRIX, t, nt, bytes_, hidden, n, steps, sums, products, act, inner
-            )
-            phase += 1
-            barrier(t, nt, sync, phase)
-            quantise_rows_16(act, inner, first, end, bytes_, steps, sums)
-            if shared:
-                phase += 1
-                barrier(t, nt, sync, phase)
-            plain_product_16(
-                L + 8 * DOWN * MATRIX, t, nt, bytes_, inner, n, steps, sums, products, x, hidden, True
-            )
-            phase += 1
-            barrier(t, nt, sync, phase)
-    m = n - head_from
-    if m > 0:
-        if shared:
-            first = m * t // nt
-            end = m * (t + 1) // nt
-        else:
-            first = 0
-            end = m
-        quantise_rows(x + 4 * hidden * head_from, hidden, first, end, bytes_, steps, sums, floor)
-        if shared:
-            phase += 1
-            barrier(t, nt, sync, phase)
-        plain_product(
-            load_long(M + 8 * OUTPUT),
-            t,
-            nt,
-            bytes_,
-            hidden,
-            m,
-            steps,
-            sums,
-            products,
-            load_long(job + 8 * LOGITS),
-            load_long(M + 8 * VOCAB),
-        )
-    phase += 1
-    barrier(t, nt, sync, phase)
-    return phase
+        if skipped == 0 or load_long(skipped + 16 * layer) == 0:
+            attention_sublayer(t, nt, M, L, rows, n, layer, x, S, P)
+        if skipped == 0 or load_long(skipped + 16 * layer + 8) == 0:
+            feed_forward_sublayer(t, nt, M, L, n, x, S, P)
+    head_from = load_long(job + 8 * HEAD_FROM)
+    if head_from < n:
+        at = x + 4 * hidden * head_from
+        output_logits(t, nt, M, n - head_from, at, load_long(job + 8 * LOGITS), S, P)
+    meet(t, nt, sync)
 
 
 @compiled
@@ -820,7 +834,7 @@ def run_linear(t, nt, m, x, width, n, out, stride, fine, S, P):
     else:
         quantise_rows(x, width, 0, n, bytes_, steps, sums, -1.0)
         plain_product(m, t, nt, bytes_, width, n, steps, sums, products, out, stride)
-    barrier(t, nt, sync, load_acquire(sync + 128 * t) + 1)
+    meet(t, nt, sync)
 
 
 # --- the draft loop ---------------------------------------------------------------------------------------------
@@ -928,7 +942,7 @@ def run_draft(t, nt, M, rows, n, job, count, D, S, P):
     width = load_long(D + 8 * NUM_IDS)
     at = rows
     for k in range(count):
-        phase = forward(t, nt, M, at, n, job, S, P)
+        forward(t, nt, M, at, n, job, S, P)
         if t == 0:
             logits = load_long(job + 8 * LOGITS)
             token, ends = choose_token(logits, k, width, D)
@@ -950,7 +964,7 @@ def run_draft(t, nt, M, rows, n, job, count, D, S, P):
             store_long(record + 8 * ROW, 1 if ends else 0)
             store_long(job + 8 * LOGITS, logits + 4 * stride)
             store_long(job + 8 * HEAD_FROM, 0)
-        barrier(t, nt, sync, phase + 1)
+        meet(t, nt, sync)
         if load_long(record + 8 * ROW):
             break
         at = record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -11,11 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from . import llama_pass as kernel
+from .cache import is_cached
 from .matrix import Int8Matrix
 from .memory import address, aligned, round_up
+from .sequence_rows import SequenceRows, chain_rows
 from .workers import Workers, Workspace, workspace
 
-MOST_ROWS = 512  # rows of one compiled call
+log = logging.getLogger(__name__)
 
 
 class Sizes(NamedTuple):
@@ -50,39 +53,6 @@ class CompiledLayer:
         norms = (self.norm_q, self.norm_k)
         numbers = [int(field) for matrix in matrices for field in matrix.fields]
         return numbers + [0 if norm is None else address(norm) for norm in norms]
-
-
-class SequenceRows(NamedTuple):
-    """Rows of one sequence in a pass.
-
-    cache: address of its KV cache, [layers, 2, kv_heads, capacity, head_dim]; tokens, positions, slots:
-    int64 [rows]; past: int64 [rows], committed slots that a row sees; counts: int64 [rows]; lists: int32
-    [rows, most]: the slots after these that it sees, along its path, itself last.
-    """
-
-    cache: int
-    capacity: int
-    tokens: np.ndarray
-    positions: np.ndarray
-    slots: np.ndarray
-    past: np.ndarray
-    counts: np.ndarray
-    lists: np.ndarray
-
-
-def chain_rows(
-    cache: int, capacity: int, tokens: Sequence[int], slot: int, position: int, most_position: int
-) -> SequenceRows:
-    """Return the rows of a chain whose first token goes to ``slot``: each row sees all slots before it."""
-    n = len(tokens)
-    slots = np.arange(slot, slot + n)
-    positions = slots if position == slot else np.arange(position, position + n)
-    if position + n > most_position:
-        positions = np.minimum(positions, most_position - 1)
-    lists = slots.astype(np.int32)[:, None]
-    return SequenceRows(
-        cache, capacity, np.asarray(tokens, np.int64), positions, slots, slots, np.ones(n, np.int64), lists
-    )
 
 
 class DraftedTokens(NamedTuple):
@@ -169,6 +139,24 @@ class CompiledNetwork:
         self._model[kernel.COS] = address(cos)
         self._model[kernel.SIN] = address(sin)
 
+    def warm_up(self) -> None:
+        """Run one row and one draft token, so that no later call waits for compilation. Call it after
+        ``set_rotations``. Logs that it takes long if nothing is in the cache."""
+        if not is_cached():
+            log.warning(
+                "The forward pass is compiled for this processor; this happens once and takes ten to thirty seconds."
+            )
+        s = self.sizes
+        capacity = 16
+        cache = np.zeros((s.layers, 2, s.kv_heads, capacity, s.head_dim), np.float32)
+        row = chain_rows(address(cache), capacity, [0], 0, 0, capacity)
+        x = aligned((1, s.hidden), np.float32)
+        x[:] = 0
+        logits = None if self.output is None else np.empty((1, self.output.outputs), np.float32)
+        self.run([row], x, False, 0, s.layers, logits)
+        if self.output is not None and self.table is not None:
+            self.draft(row, 1, 1.0, np.full(1, 0.5), None, None, self.output.rows)
+
     def run(
         self,
         sequences: Sequence[SequenceRows],
@@ -205,9 +193,7 @@ class CompiledNetwork:
             np.int64,
         )
         with self._workspace(n, records.longest) as (space, threads):
-            threads.call(
-                kernel.run_pass, address(self._model), records.address, n, address(job), space=space
-            )
+            threads.call(kernel.run_pass, address(self._model), records.address, n, address(job), space=space)
 
     def draft(
         self,

@@ -18,7 +18,8 @@ from .linear import Layout, PlainLinear
 
 class CompiledInt8Linear(PlainLinear):
     """An int8 linear layer: y = x W^T + b, x [rows, in]. int16_input: quantise x to 16 bits. order, columns:
-    of the packed outputs (kernels/matrix.py)."""
+    of the packed outputs (kernels/matrix.py). head_dim: the input consists of heads of this size, which the
+    matrix [out, padded in] has padded."""
 
     kernel = "int8"
 
@@ -29,10 +30,12 @@ class CompiledInt8Linear(PlainLinear):
         int16_input: bool = False,
         order: np.ndarray | None = None,
         columns: int = 0,
+        head_dim: int = 0,
         arena: Arena | None = None,
     ):
         values, scales = quantise_rows(weight)
         self.int16_input = int16_input
+        self._head_dim = head_dim
         self.matrix = Int8Matrix(
             values.numpy(),
             (scales.double() / MOST).float().numpy(),
@@ -49,6 +52,9 @@ class CompiledInt8Linear(PlainLinear):
 
     def __call__(self, x: Tensor) -> Tensor:
         matrix = self.matrix
+        if self._head_dim and x.shape[1] < matrix.width:
+            heads = x.unflatten(1, (-1, self._head_dim))
+            x = F.pad(heads, (0, matrix.width // heads.shape[1] - self._head_dim)).flatten(1)
         given = F.pad(x.float(), (0, matrix.inputs - x.shape[1])).contiguous()
         out = torch.empty(len(x), matrix.outputs)
         matrix.multiply(given.numpy(), out.numpy(), self.int16_input)
@@ -74,5 +80,6 @@ class CompiledInt8Layout(Layout):
         int16_input: bool = False,
         order: np.ndarray | None = None,
         columns: int = 0,
+        head_dim: int = 0,
     ) -> CompiledInt8Linear:
-        return CompiledInt8Linear(weight, bias, int16_input, order, columns, self._arena)
+        return CompiledInt8Linear(weight, bias, int16_input, order, columns, head_dim, self._arena)

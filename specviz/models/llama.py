@@ -16,13 +16,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..kernels.network import CompiledNetwork, SequenceRows
 from .checkpoint_sizes import check_config, check_weights
 from .config_defaults import check_parts, context_of, output_matrix, uses_window, with_defaults
 from .cuda_attention import disable_cudnn_attention
@@ -33,6 +32,10 @@ from .rms_norm import Norm
 from .torchscript_llama import compile_blocks, compiled_writer
 from .weights import ModelError, Weights, read_ahead, read_json
 from .whole_vectors import rotate_, silu
+
+if TYPE_CHECKING:  # numba is imported only where a model is compiled
+    from ..kernels.network import CompiledNetwork
+    from ..kernels.sequence_rows import SequenceRows
 
 FAMILY = ("llama", "qwen2", "qwen3", "mistral")
 NUMBERS = {

@@ -92,22 +92,40 @@ class LlamaDraftPath:
         target, model = self._target, self._target.model
         rows = block_rows(target, self._path, tokens)
         with target.timed():
-            x, rotation = target._embed(rows), target._rotation(rows)
-            mask, slots = None if self._path.both else target._mask(rows), target.slots_in_order()
-            for block, own in zip(self._blocks, slots):
-                x = model.transform(block, model.attend(block, x, rotation, own, rows.past, mask))
-            return model.output(model.norm_output(x))
+            # A compiled pass runs the rows that the path does not change, so that they have the target's bits.
+            apart = self._path.first if model.compiled is not None and not self._path.both else 0
+            apart = min(apart, len(rows.ids))
+            found = [target._forward(_first_rows(rows, apart))[0]] if apart else []
+            if apart < len(rows.ids):
+                found.append(self._changed(replace(rows, ids=rows.ids[apart:], lo=apart)))
+            return torch.cat(found)
+
+    def _changed(self, rows: BlockRows) -> Tensor:
+        """Return the logits of the rows through the changed layers."""
+        target, model = self._target, self._target.model
+        x, rotation = target._embed(rows), target._rotation(rows)
+        mask, slots = None if self._path.both else target._mask(rows), target.slots_in_order()
+        at = rows.past + rows.lo
+        for block, own in zip(self._blocks, slots):
+            x = model.transform(block, model.attend(block, x, rotation, own, at, mask))
+        return model.output(model.norm_output(x))
+
+
+def _first_rows(rows: BlockRows, count: int) -> BlockRows:
+    """Return the first ``count`` rows of a block alone."""
+    return replace(rows, tree=DraftTree.chain(tuple(rows.ids[1:count])), ids=rows.ids[:count])
 
 
 def _block(model: Llama, layer: int, block: Block, path: DraftPath) -> Block:
     """Return a layer with the path's changes. Parts of one fused matrix are changed together."""
     made: dict[str, GatedLowRank] = {}
+    first = 0 if model.compiled is not None and not path.both else path.first  # LlamaDraftPath.logits
     for name, parts in model.fused_parts.items():
         changes = [path.change(layer, part) for part in parts if part in path.parts]
         if changes:
             down = model.as_input(layer, name, torch.cat([down for down, _ in changes]).to(model.dtype))
             up = [model.as_output(part, up) for part, (_, up) in zip(parts, changes)]
             made[name] = GatedLowRank(
-                getattr(block, name), down, torch.block_diag(*up).to(model.dtype), path.first
+                getattr(block, name), down, torch.block_diag(*up).to(model.dtype), first
             )
     return replace(block, **made)

@@ -22,10 +22,10 @@ from torch.nn import functional as F
 
 from ..kernels.matrix import columns_of
 from ..kernels.memory import round_up
-from ..kernels.network import CompiledLayer, CompiledNetwork, SequenceRows, Sizes
+from ..kernels.network import CompiledLayer, CompiledNetwork, Sizes
+from ..kernels.sequence_rows import SequenceRows
 from ..models.compiled_linear import CompiledInt8Layout
 from ..models.linear import Layout
-from ..models.llama import Block
 from ..models.llama import unsupported_reason as llama_unsupported_reason
 from ..models.reduced_vocabulary import ReducedOutput, expand_to_vocab
 from ..models.rms_norm import UnitNorm
@@ -119,7 +119,7 @@ class Int8Model(FastModel):
                 matrix = F.pad(heads, (0, self._head_wide - self.head_dim)).flatten(1)
             else:
                 matrix = F.pad(matrix, (0, self._inner_wide - self.inner))
-            parts[name] = matrix, bias, name == "down"
+            parts[name] = matrix, bias, name == "down", None, 0, self.head_dim if name == "out" else 0
         return parts
 
     def _wide_inputs(self, matrix: Tensor) -> Tensor:
@@ -155,6 +155,7 @@ class Int8Model(FastModel):
         self.compiled = CompiledNetwork(sizes, layers, self._table.numpy(), output.matrix)
         self._old_rotations: list[Any] = []  # a pass on another thread may still read them
         super()._tables(rope)
+        self.compiled.warm_up()
 
     def _head_norm(self, norm: Any) -> np.ndarray | None:
         """Return the weights of a norm of queries or keys, times sqrt(head_dim), padded."""
@@ -256,12 +257,6 @@ class Int8Model(FastModel):
         """Convert the normalised, rotated residual stream to the checkpoint's final hidden states, which
         drafters and ``head`` read."""
         return self._final(normed)
-
-    def join(self, block: Block, x: Tensor, y: Tensor) -> Tensor:
-        """Return as Llama.join, with heads padded as the compiled matrix reads them."""
-        y = y.view(self.kv_heads, self.group, x.shape[0], self.head_dim).permute(2, 0, 1, 3)
-        wide = F.pad(y, (0, self._head_wide - self.head_dim))
-        return block.out.add(wide.reshape(x.shape[0], self.heads * self._head_wide), x)
 
     def input_output_modules(self) -> tuple[Tensor, Any, Any, nn.Module]:
         """Return the parts around the blocks for the compiled draft loop: the rotated embedding table, the

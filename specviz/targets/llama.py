@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..core import DraftTree, LazyScalar, to_device, token_tensor
-from ..kernels.network import SequenceRows, chain_rows
+from ..kernels.sequence_rows import SequenceRows, chain_rows
 from ..models.llama import Llama
 from .base import CachedTarget
 from .rows import LARGE, Rows, Shape, cached_seen_rows, seen_rows

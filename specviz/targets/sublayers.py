@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..core import token_tensor
-from ..kernels.network import SequenceRows
+from ..kernels.sequence_rows import SequenceRows
 from .llama import STEP, LlamaTarget
 
 

@@ -8,12 +8,14 @@ import os
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..methods import head_kinds
 from ..models.checkpoint_sizes import check_config
 from ..models.errors import about_files, shown
+from ..models.fallbacks import log_fallback
 from ..models.weights import ModelError
 from .registry import Entry, ZooError
 from .tokenizer import read_json
@@ -78,7 +80,8 @@ class Forward:
     run a checkpoint with this config.json, or None; capabilities(config): capabilities of its targets,
     known without loading; times_layouts: whether it times several memory layouts of the weights on a CPU
     and keeps the fastest; device_type: the only type of device it runs on ("" for any; on another device
-    the table of models.yaml is used instead); loop(): the decoding loop of its targets, None for the
+    the table of models.yaml is used instead); package: what it needs installed, else the table is used;
+    loop(): the decoding loop of its targets, None for the
     ordinary one."""
 
     name: str
@@ -87,6 +90,7 @@ class Forward:
     capabilities: Callable[[Config], frozenset[str]]
     times_layouts: bool = False
     device_type: str = ""
+    package: str = ""
     loop: Callable[[], Loop | None] = lambda: None
 
 
@@ -231,7 +235,7 @@ FORWARDS = {
     for found in (
         Forward("fast", _load_fast, _fast_refuses, _fast_provides, True),
         Forward("static", _load_static, _fast_refuses, _fast_provides, True),
-        Forward("int8", _load_int8, _int8_refuses, _fast_provides, device_type="cpu"),
+        Forward("int8", _load_int8, _int8_refuses, _fast_provides, device_type="cpu", package="numba"),
         Forward("tree_scan", _load_tree_scan, _tree_scan_refuses, _tree_scan_provides),
         Forward("scales", _load_scales, _scales_refuses, _scales_provides, loop=_paint_scales),
         Forward("vision", _load_vision, _vision_refuses, _vision_provides, True),
@@ -250,6 +254,9 @@ def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, de
     options = {name: value for name in ("device_map", "quantise") if (value := getattr(entry, name))}
     asked = FORWARDS.get(entry.backend)
     elsewhere = asked and asked.device_type not in ("", "cpu" if device is None else device.type)
+    if asked and asked.package and find_spec(asked.package) is None:
+        log_fallback(asked.package, "the forward pass is the next one that models.yaml lists")
+        elsewhere = True
     found = first_supporting_forward(table, folder, "hf" if options else "" if elsewhere else entry.backend)
     if not options:
         return found
