@@ -97,11 +97,14 @@ class Trace:
         """Return the trace in a file, or in its lines (text or bytes, possibly gzipped). most: bytes,
         unpacked. Raises TraceError."""
         data = _bytes(source, most)
-        records = []
-        for count, line in enumerate(data.splitlines(), 1):
-            if line.strip():
-                records.append(_parse(line, count))
-        check(records)
+        try:
+            lines = enumerate(data.splitlines(), 1)
+            records = [_parse(line, count) for count, line in lines if line.strip()]
+            check(records)
+        except TraceError as error:
+            if not isinstance(source, Path):
+                raise
+            raise TraceError(f"{source.name[:200]}: {error}", code_of(error)) from None
         return cls(records)
 
 

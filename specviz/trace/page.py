@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import ASSETS, VERSION
-from ..core.errors import InvalidUse
+from .files import Trace
 from .schema import TraceError
 from .scripts import scripts_below
 
 VIEWER = ASSETS / "viewer"
 HTML_TEMPLATE = '<div class="sv"></div>'
-MAX_RECORDS = 400_000
 
 _START = """(() => {
   const data = document.getElementById("trace");
@@ -69,35 +68,15 @@ def gradio_parts(**options: Any) -> dict[str, str]:
 
 def records_of(trace: Any) -> list[dict[str, Any]]:
     """Return the records of a trace: a `Trace` (anything with `.records`), a list of dicts, or the path of
-    a JSON Lines file."""
+    a file (.jsonl or .jsonl.gz). Raises TraceError for a file that is no trace."""
     if isinstance(trace, str | Path):
-        return _read(Path(trace))
+        return Trace.load(Path(trace)).records
     found = getattr(trace, "records", trace)
     if isinstance(found, dict | bytes) or not isinstance(found, Iterable):
         raise TypeError("A trace is a list of records, an object with .records, or a path.")
     records = list(found)
     if not records or not all(isinstance(r, dict) for r in records):
         raise ValueError("The trace holds no records.")
-    return records
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    records = []
-    with path.open(encoding="utf-8") as lines:
-        for n, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            if len(records) >= MAX_RECORDS:
-                raise InvalidUse(f"{path.name} holds more than {MAX_RECORDS} records.", "trace.records")
-            try:
-                record = json.loads(line)
-            except ValueError:
-                raise InvalidUse(f"Line {n} of {path.name} is not JSON.", "trace.json") from None
-            if not isinstance(record, dict):
-                raise InvalidUse(f"Line {n} of {path.name} is not a record.", "trace.record")
-            records.append(record)
-    if not records:
-        raise InvalidUse(f"{path.name} holds no records.", "trace.empty")
     return records
 
 

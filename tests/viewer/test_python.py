@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
@@ -100,6 +101,9 @@ def test_a_page_from_a_path_an_object_and_a_list_is_the_same(tmp_path) -> None:
     path.write_text("\n".join(map(json.dumps, RECORDS)) + "\n", encoding="utf-8")
     trace = type("Trace", (), {"records": RECORDS})()
     assert to_html(path) == to_html(str(path)) == to_html(trace) == to_html(RECORDS)
+    packed = tmp_path / "t.jsonl.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert to_html(packed) == to_html(path) and show(packed).page == show(path).page
 
 
 @pytest.mark.parametrize(
