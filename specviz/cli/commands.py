@@ -35,7 +35,7 @@ from .messages import LONGEST, TEXTS, UsageError
 from .open_page import open_page
 from .option_lists import method_keys
 from .output_files import check_files, write_output
-from .run_output import interrupted_by_signals, read_text_argument
+from .run_output import escape_unprintable, interrupted_by_signals, read_stdin, read_text_argument
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -65,6 +65,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command with these arguments (None: those of the process); return the exit status."""
+    escape_unprintable()
     try:
         try:
             if not (sys.argv[1:] if argv is None else argv):
@@ -359,7 +360,7 @@ def run_method(args: argparse.Namespace) -> int:
     if args.trace:
         writable_path(args.trace)  # before the run, not after it
     loaded = _loaded(args)
-    prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+    prompt = read_stdin() if args.prompt == "-" else args.prompt
     messages = [{"role": "system", "content": args.system}] * bool(args.system) + [
         {"role": "user", "content": prompt}
     ]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import codecs
+import io
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .messages import TEXTS
+from .messages import TEXTS, UsageError
 from .output_files import FileText
 
 if TYPE_CHECKING:
@@ -115,9 +117,37 @@ def interrupted_by_signals() -> Iterator[None]:
 def read_text_argument(path: str) -> str:
     """Return the text of a file, for argparse."""
     try:
-        text = FileText(Path(path).read_text(encoding="utf-8"))
+        text = FileText(Path(path).read_text(encoding="utf-8-sig"))
         text.path = path
         return text
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or TEXTS["file.not_text"]
         raise argparse.ArgumentTypeError(TEXTS["file.read"].format(path=path, why=why)) from None
+
+
+def read_stdin() -> str:
+    """Return the text on stdin: UTF-8, with or without a byte order mark, else in the console's encoding.
+    Raises UsageError."""
+    data = sys.stdin.buffer.read()
+    for encoding in ("utf-8-sig", sys.stdin.encoding):
+        with suppress(UnicodeDecodeError):
+            return data.decode(encoding).replace("\r\n", "\n")
+    raise UsageError("file.read", path="stdin", why=TEXTS["file.not_text"])
+
+
+def escape_unprintable() -> None:
+    """Let stdout and stderr write characters that their encoding lacks as escapes, so that no output is
+    lost. In JSON the escapes are valid."""
+    codecs.register_error("specviz.escape", _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="specviz.escape")
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Return UTF-16 escapes, as JSON has them, for what cannot be encoded."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    pairs = (units[i : i + 2].hex() for i in range(0, len(units), 2))
+    return "".join(f"\\u{pair}" for pair in pairs), error.end

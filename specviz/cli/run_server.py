@@ -34,7 +34,7 @@ def run_server(args: argparse.Namespace) -> int:
     from ..trace.events import Checked, Failed, TextEmitted
     from ..trace.files import Trace, writable_path
     from ..trace.recorder import Recorder
-    from .run_output import CancelOnSignal
+    from .run_output import CancelOnSignal, read_stdin
 
     ignored = [f"--{name.replace('_', '-')}" for name in LOCAL_ONLY if getattr(args, name)]
     if ignored:
@@ -42,7 +42,7 @@ def run_server(args: argparse.Namespace) -> int:
     server = find_server(args.server)
     if args.trace:
         writable_path(args.trace)
-    prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+    prompt = read_stdin() if args.prompt == "-" else args.prompt
     asked = read_messages(
         [{"role": "system", "content": args.system}] * bool(args.system)
         + [{"role": "user", "content": prompt}]

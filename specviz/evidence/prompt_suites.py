@@ -74,7 +74,7 @@ def read_suite(path: str | Path | None = None) -> list[Item]:
     if len(data) > LARGEST:
         raise SessionError(f"The suite {path} is larger than {LARGEST >> 20} MB.", "suite.large")
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")
         if path.suffix in (".yaml", ".yml"):
             rows = [(task, (prompt,)) for task, prompts in yaml.safe_load(text).items() for prompt in prompts]
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import gzip
 import io
 import json
@@ -98,7 +99,7 @@ class Trace:
         unpacked. Raises TraceError."""
         data = _bytes(source, most)
         try:
-            lines = enumerate(data.splitlines(), 1)
+            lines = enumerate(data.removeprefix(codecs.BOM_UTF8).splitlines(), 1)
             records = [_parse(line, count) for count, line in lines if line.strip()]
             check(records)
         except TraceError as error:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
 from specviz.cli import commands as cli
 from specviz.cli import request_options
 from specviz.cli.messages import LONGEST, TEXTS
+from specviz.cli.run_output import read_text_argument
 from specviz.cli.terminal import TokenPrinter, escape_control_characters, table
 from specviz.core.needs import missing_reason
 from specviz.evidence.bench_ledger import Progress
+from specviz.evidence.prompt_suites import read_suite
 from specviz.evidence.resumable_bench import TEXTS as BENCH
 from specviz.methods import catalogue
 from specviz.run.machine import Machine
@@ -173,9 +175,9 @@ def test_a_busy_machine_is_said_printed_and_recorded(command, monkeypatch, tmp_p
 
 
 def test_a_prompt_from_stdin_raw_and_with_a_system_message(command, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(read=lambda: "the cat"))
     ids = {}
     for name, more in {"chat": [], "raw": ["--raw"], "system": ["--system", "Be brief."]}.items():
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfthe cat"), "cp1252"))
         out = command(
             "run", "--method", "autoregressive", "--prompt", "-", "--max-new-tokens", 1, "--json", *more
         )[1]
@@ -493,6 +495,40 @@ def test_from_outside_a_signal_ends_the_run_and_keeps_the_trace(at_home, tmp_pat
         "length",
         "stop",
     )
+
+
+@pytest.mark.parametrize("encoding, option", [("cp1252", "--raw"), ("ascii", "--json"), ("utf-8", "--json")])
+def test_from_outside_a_console_without_a_character_gets_an_escape(at_home, encoding, option):
+    argv = ["run", "--method", "speculative", "--prompt", "the \u732b", "--max-new-tokens", 60, option]
+    env = {**os.environ, "SPECVIZ_MODELS": str(at_home / "models.yaml"), "PYTHONIOENCODING": encoding}
+    code = (
+        "import sys; from specviz.run.result import Result; from specviz.cli import main;"
+        "Result.text = property(lambda self: '\\u732b \\U0001f600 \\ud800'); status = main(sys.argv[1:]);"
+        "print('\\u732b \\U0001f600 \\ud800'); sys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *map(str, argv)], env=env, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    *answer, last = done.stdout.decode(encoding).splitlines()
+    escaped = "\\u732b \\ud83d\\ude00 \\ud800"
+    assert last == (escaped if encoding != "utf-8" else "\u732b \U0001f600 \\ud800")
+    if option == "--json":
+        assert json.loads("\n".join(answer))["text"] == "\u732b \U0001f600 \ud800"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(command, tmp_path):
+    def mark(name, text):
+        (tmp_path / name).write_text("\ufeff" + text, encoding="utf-8")
+        return tmp_path / name
+
+    request = mark("request.json", json.dumps({"max_tokens": 3}))
+    trace = tmp_path / "run.jsonl"
+    asked = ("run", "--method", "speculative", "--prompt", "the cat", "--trace", trace)
+    assert command(*asked, "--request", f"@{request}")[0] == 0
+    marked = mark("marked.jsonl", trace.read_text(encoding="utf-8"))
+    assert Trace.load(marked).records == Trace.load(trace).records
+    suite = mark("suite.jsonl", json.dumps({"task": "chat", "prompt": "the cat"}))
+    assert [item.task for item in read_suite(suite)] == ["chat"]
+    assert read_text_argument(str(mark("text", "the cat"))) == "the cat"
 
 
 def test_from_outside_a_reader_that_goes_away(at_home):
