@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +27,15 @@ def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
     """Measure forward passes; yield the growing report {rows, seconds (median), draft_seconds, one,
     machine, turns}. rows: numbers of tokens k; draft_seconds: a one-token pass of the draft model, null
     without one; one: a one-token pass of the target. The order of k is shuffled in each turn."""
-    target = loaded.open_target()
-    draft = loaded.kit().open("draft") if loaded.draft is not None else None
+    kit = loaded.kit()
+    target = kit.target
     past = min(PAST, loaded.context // 2)
     rows = [k for k in ROWS if past + k < loaded.context]
     text = _tokens(loaded.vocab, past + max(rows))
     took: dict[Any, list[float]] = {k: [] for k in (*rows, "draft")}
     rng, began = random.Random(0), time.monotonic()
-    try:
+    with closing(kit):
+        draft = kit.open("draft") if loaded.draft is not None else None
         with torch.inference_mode():
             for turn in range(TURNS + 1):
                 choices: list[int | str] = [*rows, *(["draft"] if draft else [])]
@@ -46,10 +48,6 @@ def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
                     yield _report(loaded, rows, took, turn)
                 if turn and (stop() or time.monotonic() - began > SECONDS):
                     return
-    finally:
-        target.close()
-        if draft is not None:
-            draft.close()
 
 
 def time_pass(model: Any, past: list[int], more: list[int]) -> float:

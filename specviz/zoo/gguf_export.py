@@ -7,13 +7,15 @@ and key projections are reordered. Matrices are written in 16 bits, norms in 32.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..models.checkpoint_sizes import check_config
+from ..models.config_defaults import with_defaults
+from ..models.llama import rope_of
 from ..models.weights import ModelError, Weights, read_json
 from .registry import Entry, ZooError
 
@@ -35,6 +37,7 @@ TOP = {
 }
 PLAIN = 1  # kinds of tokens in a GGUF file
 CONTROL = 3
+SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 BLOCK = 32  # numbers of a row that share a scale in Q8_0; rows of another length stay in 32 bits
 # llama.cpp knows how text is split before the merges by name: single digits and then GPT-2's pattern is
 # what it calls smollm.
@@ -54,15 +57,13 @@ def export(entry: Entry, out: Path, weights: str = "half") -> dict[str, Any]:
         ) from None
     folder = entry.folder()
     try:
-        config = read_json(folder, "config.json")
-        tensors, kind = (
-            _tensors(folder, _checked(config, entry.name), weights != "half"),
-            gguf.GGMLQuantizationType,
-        )
+        config = _checked(read_json(folder, "config.json"), entry.name)
+        tensors = _tensors(folder, config, weights != "half")
     except ModelError as error:
         raise ZooError(f"{entry.name} cannot be written as GGUF: {error}.", "gguf_export.unfit") from None
     if not out.parent.is_dir():
         raise ZooError(f"{out} cannot be written: there is no such folder.", "gguf_export.folder")
+    kind = gguf.GGMLQuantizationType
     writer = gguf.GGUFWriter(str(out), "llama")
     _describe(writer, config, entry.name)
     count = _tokenizer(writer, folder, entry.name, config)
@@ -85,18 +86,24 @@ def export(entry: Entry, out: Path, weights: str = "half") -> dict[str, Any]:
 
 
 def _checked(config: dict[str, Any], name: str) -> dict[str, Any]:
-    """Raise ModelError for a configuration that this layout cannot express."""
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    """Return the configuration with its class's defaults for missing keys. Raises ModelError for one that
+    this layout cannot express."""
     if config.get("model_type") != "llama":
         raise ModelError(
             f"it is a {config.get('model_type')}, and only Llama's architecture is written",
             "gguf_export.architecture",
         )
-    if config.get("attention_bias") or config.get("mlp_bias") or config.get("hidden_act", "silu") != "silu":
+    check_config(config, name)
+    lacking = [size for size in SIZES if not config.get(size)]
+    if lacking:
+        raise ModelError(f"its config.json has no {', '.join(lacking)}", "gguf_export.sizes")
+    config = with_defaults(config)
+    if config["attention_bias"] or config["mlp_bias"] or config["hidden_act"] != "silu":
         raise ModelError("its layers are not those of a plain Llama", "gguf_export.layers")
-    if rope.get("rope_type", rope.get("type", "default")) != "default":
+    rope = rope_of(config)
+    if rope["rope_type"] != "default":
         raise ModelError("its rotary positions are scaled", "gguf_export.rotary")
-    return config
+    return config | {"rope_theta": rope["rope_theta"]}
 
 
 def _tensors(folder: Path, config: dict[str, Any], full: bool) -> dict[str, Tensor]:
@@ -158,7 +165,7 @@ def _describe(writer: Any, config: dict[str, Any], name: str) -> None:
     writer.add_head_count(heads)
     writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_freq_base(float((config.get("rope_parameters") or config).get("rope_theta", 10000.0)))
+    writer.add_rope_freq_base(float(config["rope_theta"]))
     writer.add_rope_dimension_count(size)
     writer.add_key_length(size)
     writer.add_value_length(size)
@@ -167,12 +174,13 @@ def _describe(writer: Any, config: dict[str, Any], name: str) -> None:
 
 def _tokenizer(writer: Any, folder: Path, name: str, config: dict[str, Any]) -> int:
     """Write tokens, merges, special ids and the template; return the number of tokens. Raises ZooError."""
-    from .tokenizer import open_tokenizer
+    from .tokenizer import open_tokenizer, read_json
 
-    stored = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    stored = read_json(folder, "tokenizer.json")
     split = stored.get("pre_tokenizer") or {}
-    steps = tuple(step["type"] for step in split.get("pretokenizers", [split] if split else []))
-    if stored["model"].get("type") != "BPE" or steps not in SPLITS:
+    steps = tuple(step.get("type") for step in split.get("pretokenizers", [split] if split else []))
+    model = stored.get("model") or {}
+    if model.get("type") != "BPE" or steps not in SPLITS:
         raise ZooError(
             f"The tokenizer of {name} splits text in a way that llama.cpp has no name for here.",
             "gguf_export.tokenizer",
@@ -181,7 +189,7 @@ def _tokenizer(writer: Any, folder: Path, name: str, config: dict[str, Any]) -> 
     added = {int(i): str(t) for i, t in tokenizer.added_tokens_decoder.items()}
     names = {i: token for token, i in tokenizer.get_vocab().items()}
     tokens = [names.get(i, f"[PAD{i}]") for i in range(config["vocab_size"])]
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in stored["model"]["merges"]]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", ())]
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(SPLITS[steps])
     writer.add_token_list(tokens)

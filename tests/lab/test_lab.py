@@ -137,8 +137,13 @@ def test_places_of_whole_answers_are_flat_and_bend_where_something_is_broken(tin
     assert bent["p"] < right["p"] and sum(bent["histogram"][:5]) != sum(bent["histogram"][-5:])
 
 
-def test_costs_are_reported_for_every_count_of_rows(tiny):
+def test_costs_are_reported_for_every_count_of_rows(tiny, monkeypatch):
+    opened, closed = [], []
+    kit = tiny.kit
+    monkeypatch.setattr(tiny, "kit", lambda: opened.append(kit()) or opened[-1])
+    monkeypatch.setattr(type(kit()), "close", lambda self: closed.append(self), raising=False)
     parts = ask("cost_curve", {}, tiny, lambda: True)
+    assert opened == closed and len(opened) == 1
     last = parts[-1]
     assert (
         last["rows"] == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32] and last["turns"] == 1

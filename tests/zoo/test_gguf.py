@@ -4,6 +4,7 @@ sentence."""
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import re
 import struct
@@ -26,11 +27,12 @@ from specviz.run import Session, SessionError, collect
 from specviz.training.job import fingerprint
 from specviz.zoo import forget
 from specviz.zoo.backends import FORWARDS
+from specviz.zoo.gguf_export import export
 from specviz.zoo.registry import register
 
 from ..message_codes import refuses
 from ..run.fakes import byte_level
-from . import gguf_files
+from . import checkpoints, gguf_files
 
 SMOL = "SmolLM2-135M-Instruct"
 IDS = [7, 30, 41, 200, 9, 55, 120, 33, 8, 90, 14, 61, 77, 250]
@@ -453,3 +455,31 @@ def test_the_embedded_model_restates_its_file(tmp_path):
     ):
         assert ours.encode(text) == theirs.encode(text) and ours.decode(ours.encode(text)) == text
     assert end_tokens(folder, ours) == ends == {0, 2}
+
+
+def test_an_export_reads_what_config_json_leaves_out_as_transformers_does(tmp_path, monkeypatch):
+    folder = checkpoints.write(tmp_path / "plain", rope_theta=10000.0, max_position_embeddings=2048)
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("rope_theta", "max_position_embeddings", "hidden_act", "num_key_value_heads"):
+        del config[name]
+    (folder / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("specviz.zoo.gguf_export.SPLITS", {("ByteLevel",): "gpt-2"})
+    entry = register().find(str(folder))
+    export(entry, tmp_path / "plain.gguf", "full")
+    want, got = load(str(folder)), load(str(tmp_path / "plain.gguf"))
+    assert got.context == want.context == 2048
+    assert torch.allclose(logits(got.model, IDS), logits(want.model, IDS), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "lost", ["hidden_size", "num_attention_heads", "vocab_size", "model", "pre_tokenizer"]
+)
+def test_an_export_of_a_folder_that_lacks_a_part_is_refused(tmp_path, lost):
+    folder = checkpoints.write(tmp_path / "plain")
+    name = "config.json" if lost not in ("model", "pre_tokenizer") else "tokenizer.json"
+    stored = json.loads((folder / name).read_text())
+    stored[lost] = {} if name == "tokenizer.json" else None
+    (folder / name).write_text(json.dumps(stored))
+    code = "gguf_export.tokenizer" if name == "tokenizer.json" else "gguf_export.unfit"
+    with refuses(ZooError, code):
+        export(register().find(str(folder)), tmp_path / "plain.gguf")
