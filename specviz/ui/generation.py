@@ -133,17 +133,23 @@ def _answer(
 
 
 def _logprobs(loaded: Loaded, event: Any) -> list[dict[str, Any]]:
-    """Return the log-probability of each token of a round, and of its top alternatives."""
+    """Return {id, token, bytes, logprob} of each token of a round, and of its top alternatives."""
 
     def token(number: int, logprob: float) -> dict[str, Any]:
-        name, data = (
-            loaded.token_bytes(number),
-            loaded.token_bytes.output_bytes(number),
-        )  # a special token adds no bytes to the text
-        return {"token": name.decode("utf-8", "replace"), "bytes": list(data), "logprob": logprob}
+        # A special token has a name, and adds no bytes to the text.
+        name, data = loaded.token_bytes(number), loaded.token_bytes.output_bytes(number)
+        return {"id": number, "token": token_name(name), "bytes": list(data), "logprob": logprob}
 
     tops: Any = event.top_logprobs or ((),) * len(event.tokens)
     return [
         token(number, logprob) | {"top_logprobs": [token(int(one), value) for one, value in top]}
         for number, logprob, top in zip(event.tokens, event.logprobs or (), tops)
     ]
+
+
+def token_name(data: bytes) -> str:
+    """Return a token's text, or, as OpenAI names the part of a character, "bytes:" and its bytes."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)

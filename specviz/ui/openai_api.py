@@ -520,7 +520,14 @@ class ChatShape(Shape):
 
     @staticmethod
     def _logprobs(answer: dict[str, Any]) -> dict[str, Any] | None:
-        return {"content": answer["logprobs"], "refusal": None} if answer["logprobs"] else None
+        def known(one: dict[str, Any]) -> dict[str, Any]:  # OpenAI's fields
+            return {name: one[name] for name in ("token", "bytes", "logprob")}
+
+        content = [
+            known(one) | {"top_logprobs": [known(top) for top in one["top_logprobs"]]}
+            for one in answer["logprobs"] or ()
+        ]
+        return {"content": content, "refusal": None} if content else None
 
 
 class CompletionShape(Shape):
@@ -571,8 +578,18 @@ class CompletionShape(Shape):
             "tokens": [one["token"] for one in found],
             "token_logprobs": [one["logprob"] for one in found],
             "text_offset": offsets,
-            "top_logprobs": [{top["token"]: top["logprob"] for top in one["top_logprobs"]} for one in found],
+            "top_logprobs": [_by_name(one["top_logprobs"]) for one in found],
         }
+
+
+def _by_name(tops: list[dict[str, Any]]) -> dict[str, float]:
+    """Return {token: log-probability}. Tokens of one text are all kept: the later ones are named by their
+    ids, as vLLM does."""
+    found: dict[str, float] = {}
+    for top in tops:
+        name = f"token_id:{top['id']}" if top["token"] in found else top["token"]
+        found[name] = top["logprob"]
+    return found
 
 
 def owner_of(address: str, authorization: str) -> str:

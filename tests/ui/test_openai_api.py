@@ -17,6 +17,8 @@ import pytest
 from specviz.core import Sampling
 from specviz.run import Session, collect
 from specviz.trace.files import Trace
+from specviz.ui.generation import token_name
+from specviz.ui.openai_api import _by_name
 from specviz.zoo import load
 
 from .conftest import free_port
@@ -165,7 +167,7 @@ def test_completions_stops_logprobs_and_several_answers(client, at_home):
         all(
             choice.text[at:].startswith(token)
             for at, token in zip(offsets, tokens)
-            if token.isascii() and "|" not in token
+            if token.isascii() and "|" not in token and not token.startswith("bytes:")
         )
         and offsets[-1] > 0
     )
@@ -175,6 +177,10 @@ def test_completions_stops_logprobs_and_several_answers(client, at_home):
     assert [
         at for piece in pieces if piece.choices[0].logprobs for at in piece.choices[0].logprobs.text_offset
     ] == offsets
+    full = client.completions.create(model="tiny", prompt="\u732b", max_tokens=20, temperature=0, logprobs=20)
+    tops = full.choices[0].logprobs.top_logprobs
+    assert [len(top) for top in tops] == [20] * 20 and any("bytes:\\x" in key for top in tops for key in top)
+    assert not any("\ufffd" in key for top in tops for key in top)
     stop = "mat"
     cut = client.completions.create(model="tiny", prompt="the cat", max_tokens=10, temperature=0, stop=[stop])
     assert (
@@ -199,6 +205,16 @@ def test_completions_stops_logprobs_and_several_answers(client, at_home):
         model="tiny", messages=MESSAGES, max_tokens=6, temperature=1, seed=5, n=2
     )
     assert [c.message.content for c in again.choices] == [c.message.content for c in two.choices]
+
+
+def test_alternatives_of_one_text_are_all_named():
+    tops = [{"id": i, "token": token, "logprob": -i} for i, token in enumerate(["a", "b", "a", "a"])]
+    assert _by_name(tops) == {"a": 0, "b": -1, "token_id:2": -2, "token_id:3": -3}
+    assert [token_name(data) for data in (b"", "\u732b".encode(), b"\xe7\x8c")] == [
+        "",
+        "\u732b",
+        r"bytes:\xe7\x8c",
+    ]
 
 
 @pytest.mark.parametrize(
