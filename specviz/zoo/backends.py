@@ -245,6 +245,17 @@ FORWARDS = {
 }
 
 
+def _is_head(config: Config) -> bool:
+    """Return whether config.json is a head's. A kind of head may have the name of a model type of
+    transformers (falcon), and is then the model."""
+    kind = config.get("model_type")
+    if kind not in head_kinds():
+        return bool(config.get("speculators_model_type"))
+    from transformers import CONFIG_MAPPING  # takes seconds: only for these names
+
+    return kind not in CONFIG_MAPPING
+
+
 def chosen_for(entry: Entry, table: dict[str, tuple[str, ...]], folder: Path, device: Any = None) -> Forward:
     """Return the forward-pass implementation for an entry of models.yaml on a device (None: this machine's
     default). Raises ZooError.
@@ -271,7 +282,7 @@ def first_supporting_forward(table: dict[str, tuple[str, ...]], folder: Path, re
     kind, why = config.get("model_type"), ""
     if not isinstance(kind, (str, type(None))):
         raise ZooError(f"config.json of {folder.name} names no model_type.", "config.model_type")
-    if kind in head_kinds() or config.get("speculators_model_type"):
+    if _is_head(config):
         raise ZooError(
             f"{folder.name} is a {shown(kind)} head, a part of a model: name the model it sits on, and the head in models.yaml.",
             "model.is_head",

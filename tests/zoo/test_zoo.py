@@ -14,7 +14,7 @@ from specviz import ROOT as HERE
 from specviz import load, zoo
 from specviz.core import DraftTree
 from specviz.core.needs import missing_reason
-from specviz.methods import catalogue, trained_parts
+from specviz.methods import catalogue, head_kinds, trained_parts
 from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.trace.events import Prefilled
@@ -27,6 +27,7 @@ from specviz.zoo.requirements import unsupported_reason
 from specviz.zoo.tokenizer import end_tokens
 
 from ..message_codes import refuses
+from ..run.fakes import byte_level
 from .checkpoints import write
 
 
@@ -382,6 +383,23 @@ def test_other_architectures_go_through_transformers(tmp_path, at_home):
     assert loaded.facts["target"]["backend"] == "hf" and "tree" in loaded.capabilities
     plain = collect(Session(loaded, "autoregressive").run("the cat", 8))
     assert collect(Session(loaded, "draft_tree").run("the cat", 8)).token_ids == plain.token_ids
+
+
+def test_a_model_type_that_is_the_name_of_a_kind_of_head_is_a_model(tmp_path, at_home):
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+    same = sorted(head_kinds().keys() & set(CONFIG_MAPPING.keys()))
+    assert "falcon" in same
+    for kind in same:
+        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 300}
+        config = CONFIG_MAPPING[kind](**sizes, bos_token_id=1, eos_token_id=2)
+        torch.manual_seed(0)
+        AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / kind)
+        byte_level().save_pretrained(tmp_path / kind)
+        loaded = load(str(tmp_path / kind), "none")
+        plain = collect(Session(loaded, "autoregressive").run("the cat", 8))
+        assert len(plain.token_ids) == 8 and loaded.facts["target"]["backend"] == "hf"
+        assert collect(Session(loaded, "prompt_lookup").run("the cat", 8)).token_ids == plain.token_ids
 
 
 def test_cores(monkeypatch):
