@@ -11,7 +11,16 @@ import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .core import Sampling
+    from .methods import catalogue
+    from .notebook import compare, watch
+    from .run import GenerationRequest, Result, RunFailed, Session, SessionError, collect, race
+    from .trace.files import Trace
+    from .trace.schema import TraceError
+    from .zoo import Loaded, ZooError, load
 
 # torch's idle threads otherwise spin on the core that the next compiled pass needs (kernels/workers.py).
 # They are read when torch is imported.
@@ -24,6 +33,7 @@ _HERE = Path(__file__).resolve().parent
 ROOT = _HERE / "data" if (_HERE / "data" / "models.yaml").is_file() else _HERE.parent
 ASSETS = ROOT / "assets"
 VERSION = "0.1.0"
+__version__ = VERSION
 
 
 def lazy_names(package: str, where: dict[str, str]) -> Callable[[str], Any]:
@@ -39,21 +49,45 @@ def lazy_names(package: str, where: dict[str, str]) -> Callable[[str], Any]:
 
 
 _WHERE = {
-    "catalogue": "methods",
-    "load": "zoo",
-    "Session": "run",
-    "race": "run",
+    "GenerationRequest": "run",
+    "Loaded": "zoo",
+    "Result": "run",
+    "RunFailed": "run",
     "Sampling": "core",
+    "Session": "run",
+    "SessionError": "run",
     "Trace": "trace.files",
     "TraceError": "trace.schema",
-    "SessionError": "run",
     "ZooError": "zoo",
-    "watch": "notebook",
+    "catalogue": "methods",
+    "collect": "run",
     "compare": "notebook",
+    "load": "zoo",
+    "race": "run",
+    "watch": "notebook",
 }
 
-__all__ = list(_WHERE)
-__getattr__ = lazy_names(__name__, _WHERE)
+__all__ = [
+    "GenerationRequest",
+    "Loaded",
+    "Result",
+    "RunFailed",
+    "Sampling",
+    "Session",
+    "SessionError",
+    "Trace",
+    "TraceError",
+    "ZooError",
+    "__version__",
+    "catalogue",
+    "collect",
+    "compare",
+    "load",
+    "race",
+    "watch",
+]
+if not TYPE_CHECKING:  # so that a type checker reports names that do not exist
+    __getattr__ = lazy_names(__name__, _WHERE)
 
 
 def __dir__() -> list[str]:

@@ -85,7 +85,15 @@ def test_every_module_stands_in_a_room_and_every_room_in_a_layer():
 
 def test_no_file_imports_itself_through_others():
     graph = grimp.build_graph("specviz", cache_dir=None)
-    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    # A package names its lazy exports once more for type checkers, and those modules import the package.
+    run = grimp.build_graph("specviz", cache_dir=None, exclude_type_checking_imports=True)
+    packages = {
+        module for module in graph.modules if (ROOT.joinpath(*module.split(".")) / "__init__.py").is_file()
+    }
+    imports = {
+        module: (run if module in packages else graph).find_modules_directly_imported_by(module)
+        for module in graph.modules
+    }
     assert len(imports) >= len(MODULES)
     graphlib.TopologicalSorter(imports).prepare()  # CycleError names the files of a circle
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..core import Sampling
 from ..run import Session
-from ..trace.events import Committed, TextEmitted
+from ..trace.events import Committed, Finished, TextEmitted
 from ..trace.file_writer import write_file
 from ..zoo import Loaded, load
 from .looping import loops
@@ -54,7 +54,8 @@ def generate_answers(loaded: Loaded) -> Iterator[tuple[str, float, str, list[str
                 )
             )
             committed = [event for event in events if isinstance(event, Committed)]
-            ids, cut = [token for event in committed for token in event.tokens], events[-1].finish == "length"
+            ids = [token for event in committed for token in event.tokens]
+            cut = any(isinstance(event, Finished) and event.finish == "length" for event in events)
             pieces = [
                 piece[1] for event in events if isinstance(event, TextEmitted) for piece in event.pieces
             ]

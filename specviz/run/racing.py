@@ -4,7 +4,7 @@ repeated for timing. Each run is a "lane"."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ def race(
     repeats: Any = 1,
     machine: Machine | None = None,
     **options: Any,
-) -> Iterator[tuple[int, Event | None]]:
+) -> Generator[tuple[int, Event | None]]:
     """Run several methods on one prompt; yield (lane, event), where the lane is the index of the session.
     Lanes are interleaved, one whole round at a time.
 

@@ -109,7 +109,9 @@ def model_of(loaded: zoo.Loaded, method: Method) -> str:
     """Return the name of the model folder whose weights a method drafts with."""
     places = loaded.role_folders | {f"head:{kind}": place for kind, place in loaded.heads.folders.items()}
     need = weights_need(method)
-    return (places[need] if need else loaded.draft_folder).name
+    place = places[need] if need else loaded.draft_folder
+    assert place is not None, f"{method.key} drafts with no model"
+    return place.name
 
 
 def prompts(job: Job, hparams: dict) -> list[Item]:
