@@ -1,6 +1,8 @@
 """What every test may count on: one thread, no network, no colours, no progress bars."""
 
 import os
+import sys
+import warnings
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
@@ -14,6 +16,34 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 torch.set_num_threads(1)
+_warn = warnings.warn
+
+
+def library(frame) -> str:
+    return frame.f_globals.get("__name__", "").partition(".")[0]
+
+
+def is_own_call(frame, message: str) -> bool:
+    """Whether the package calls the library that warns in this frame; calls of one library by another are
+    not ours to change. The forward passes still compile with TorchScript."""
+    warning = library(frame)
+    while frame is not None and library(frame) in (warning, "typing_extensions", "functools", "contextlib"):
+        frame = frame.f_back
+    if frame is None or library(frame) != "specviz":
+        return False
+    return not ("torch.jit" in message and frame.f_globals["__name__"].startswith("specviz.models"))
+
+
+def warn(message, category=None, stacklevel=1, source=None, **options):
+    """``warnings.warn``, which raises what the package's own calls cause of what libraries will remove."""
+    kind = type(message) if isinstance(message, Warning) else category or UserWarning
+    frame = sys._getframe(1)
+    if issubclass(kind, (DeprecationWarning, FutureWarning)) and is_own_call(frame, str(message)):
+        raise message if isinstance(message, Warning) else kind(message)
+    _warn(message, category, stacklevel + 1, source, **options)
+
+
+warnings.warn = warn
 
 
 def pytest_collection_modifyitems(config, items):

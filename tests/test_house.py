@@ -9,8 +9,11 @@ import re
 import subprocess
 import sys
 import tomllib
+import types
+import warnings
 
 import grimp
+import pytest
 
 from specviz import ASSETS, ROOT
 from specviz.evidence.error_list import raise_sites
@@ -244,3 +247,28 @@ def test_javascript_is_short_narrow_and_never_runs_text():
             file.name
         )  # tsc (tsconfig.json) checks every script
         assert not re.search(RUNS_TEXT, re.sub(r"/\*.*?\*/", "", text, flags=re.S)), file.name
+
+
+def called_by(name: str, library: types.ModuleType):
+    """A function in a module of this name that calls the library's ``old``."""
+    module = types.ModuleType(name)
+    exec("def call(library):\n    return library.old()\n", module.__dict__)
+    return lambda: module.call(library)
+
+
+def test_own_calls_of_what_libraries_will_remove_fail():
+    library = types.ModuleType("some_library")
+    exec(
+        "import warnings\ndef old():\n    warnings.warn(TEXT, DeprecationWarning, stacklevel=2)",
+        vars(library),
+    )
+    for name, text, fails in (
+        ("specviz.zoo.codec", "old is deprecated", True),
+        ("specviz.models.llama", "old is deprecated", True),
+        ("specviz.zoo.codec", "`torch.jit.freeze` is deprecated", True),
+        ("specviz.models.llama", "`torch.jit.freeze` is deprecated", False),
+        ("other_library.part", "old is deprecated", False),
+    ):
+        library.TEXT = text
+        with pytest.raises(DeprecationWarning) if fails else warnings.catch_warnings(action="ignore"):
+            called_by(name, library)()

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from .errors import UsageError
+from .messages import TEXTS, UsageError
 
 
 def add(command: Callable[..., Any], models: Callable[[Any], None]) -> None:
@@ -41,6 +41,7 @@ def doctor(args: argparse.Namespace) -> int:
 
 def text(found: dict[str, Any]) -> str:
     """Return the report (evidence.doctor) as text."""
+    from ..zoo.registry import CLONE
     from .terminal import format_value, table
 
     machine = found["machine"]
@@ -101,4 +102,7 @@ def text(found: dict[str, Any]) -> str:
         parts.append("Not installed:\n" + table(found["missing"], ["name", "needed_for", "get"]))
     if found["to_fetch"]:
         parts.append("Models to fetch (specviz models --fetch NAME):\n" + ", ".join(found["to_fetch"]))
+    if found["in_repository"]:
+        how = TEXTS["doctor.repository"].format(how=CLONE)
+        parts.append(f"{how}\n" + ", ".join(found["in_repository"]))
     return "\n\n".join(parts)

@@ -37,6 +37,8 @@ TEXTS = {
     "run.head_unused": "None of {tried} tries of the trained head or draft was accepted: is it for this model ({target})?",
     "vllm.missing": "vLLM is not installed here: pip install vllm, on a machine with a GPU.",
     "doctor.seconds": "--seconds takes a number from 0 to 600, not {given!r}.",
+    "doctor.repository": "Models of the repository ({how}):",
+    "models.here": "fetch: specviz models --fetch NAME\nrepository: {how}",
     "serve.port": "{host}:{port} cannot be used: {why}.",
 }
 LONGEST = 600  # characters of an error

@@ -7,6 +7,8 @@ import argparse
 import json
 from typing import Any
 
+from .messages import TEXTS
+
 
 def add(command) -> None:
     """Add the command to the parser."""
@@ -30,7 +32,7 @@ def add(command) -> None:
 def models(args: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     from ..zoo.device import read_device
-    from ..zoo.registry import register
+    from ..zoo.registry import CLONE, register
 
     book, device = register(), read_device(args.device)
     if args.check:
@@ -44,16 +46,23 @@ def models(args: argparse.Namespace) -> int:
         {
             "name": e.name,
             "role": e.role,
-            "draft": e.draft,
-            "size": e.size,
+            "here": "yes" if (place := e.availability()) == "here" else place + " (gated)" * bool(e.gated),
+            "fits": "yes" if (why := too_large_reason(e, device)) is None else "no",
+            "why": why,
             "memory": e.memory and f"{e.memory} GB",
+            "size": e.size,
+            "draft": e.draft,
             "licence": e.licence + (" (gated)" if e.gated else ""),
-            "fits": (too_large_reason(e, device) or "yes").replace(f"{e.name} ", ""),
         }
         for e in book.entries.values()
         if e.role in ("target", "draft")
     ]
-    _show(rows, args, lambda: print(table(rows, list(rows[0]))))
+
+    def in_words() -> None:
+        print(table(rows, ["name", "role", "here", "fits", "memory", "size"]))
+        print(TEXTS["models.here"].format(how=CLONE))
+
+    _show(rows, args, in_words)
     return 0
 
 

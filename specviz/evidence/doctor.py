@@ -71,7 +71,7 @@ def _with_machine(target: dict[str, Any]) -> dict[str, Any]:
         "libraries": libraries(),
         "target": target,
         "missing": missing_packages(),
-        "to_fetch": targets_to_fetch(),
+        **missing_targets(),
     }
 
 
@@ -171,18 +171,20 @@ def _requirements() -> list[Requirement]:
     return [need for need in found if not need.marker or need.marker.evaluate({"extra": ""})]
 
 
-def targets_to_fetch() -> list[str]:
-    """Return the names of the targets in models.yaml whose weights are not on this machine (``specviz
-    models --fetch NAME`` fetches one)."""
-    from ..zoo.registry import ZooError, local_files, register
+def missing_targets() -> dict[str, list[str]]:
+    """Return the targets in models.yaml whose weights are not on this machine: those that ``specviz models
+    --fetch NAME`` fetches, and those that come with the repository."""
+    from ..zoo.registry import ZooError, register
 
     try:
-        entries = register().entries.values()
+        entries = [entry for entry in register().entries.values() if entry.role == "target"]
     except ZooError:
-        return []
-    return [
-        e.name for e in entries if e.role == "target" and not (e.installed() if e.path else local_files(e))
-    ]
+        entries = []
+    places = {entry.name: entry.availability() for entry in entries}
+    return {
+        field: [name for name, place in places.items() if place == where]
+        for field, where in (("to_fetch", "fetch"), ("in_repository", "repository"))
+    }
 
 
 def _target(target: str | None, draft: str | None, device: str, seconds: float) -> dict[str, Any]:

@@ -56,6 +56,7 @@ def target_choice(entry: Any, own: str) -> dict[str, Any]:
         ),
     }
     choice |= {name: value for name in ("languages", "draft") if (value := getattr(entry, name))}
+    choice |= {"away": place} if (place := entry.availability()) != "here" else {}
     choice |= {"pictures": pictures} if (pictures := _picture_samples(entry)) else {}
     if not large:
         return choice

@@ -101,6 +101,7 @@ STATUS = {
     "run.crashed": 500,
     "run.memory": 503,
     "run.silent": 503,
+    "hub.unreachable": 503,
     "models.failed": 500,
     "models.memory": 503,
 }
@@ -153,9 +154,10 @@ class OpenAIApi:
     async def _models(self, request: Request) -> Response:
         if why := self._wrong_key(request):
             return why
-        return JSONResponse(
-            {"object": "list", "data": [_model_object(name) for name in self._names().values()]}
-        )
+        # A model that is not on this machine may be requested, too, and is then fetched.
+        away = {one["model"] for one in self._backend.targets() if one.get("away")}
+        names = [name for name in self._names().values() if name not in away]
+        return JSONResponse({"object": "list", "data": [_model_object(name) for name in names]})
 
     async def _model(self, request: Request) -> Response:
         if why := self._wrong_key(request):

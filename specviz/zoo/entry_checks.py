@@ -9,7 +9,7 @@ from typing import Any
 
 from .backends import first_supporting_forward
 from .free_memory import GB
-from .registry import GGUF, Entry, Register, ZooError
+from .registry import GGUF, INSTALLED, Entry, Register, ZooError
 from .tokenizer import read_json, same_vocabulary
 from .trained_heads import hidden_and_vocab_size
 
@@ -19,18 +19,22 @@ SLACK = 1.6  # largest ratio between the memory an entry states and the sum of i
 
 def check(book: Register, network: bool = False) -> list[dict[str, Any]]:
     """Check every entry of models.yaml; return a row per entry: {name, where, problems}. network: also
-    fetch the configurations of hub models."""
+    fetch the configurations of hub models, until the hub does not answer."""
     found = []
     for entry in book.entries.values():
         problems = [*_fields(entry, book)]
         try:
-            folder = _config_folder(entry, network)
+            if entry.path is not None and entry.path.is_relative_to(INSTALLED) and not entry.path.exists():
+                folder = None  # a package does not hold all of the repository's models
+            else:
+                folder = _config_folder(entry, network)
             if folder is not None and (folder / "config.json").is_file():
                 problems += _files(entry, book, folder, network)
-            elif entry.path is not None and not entry.target:  # a head of a recipe may not be trained yet
+            elif folder is not None and not entry.target:  # a head of a recipe may not be trained yet
                 problems.append("there is no config.json in its folder")
         except ZooError as error:
             problems.append(str(error).rstrip("."))
+            network = network and error.code != "hub.unreachable"
         found.append({"name": entry.name, "where": entry.hub or "a folder", "problems": problems})
     return found
 

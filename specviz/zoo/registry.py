@@ -57,6 +57,8 @@ FORWARDS = (
     "hf",
 )  # names of zoo/backends.py, which needs torch
 QUANTISED = ("bnb-8bit", "bnb-4bit", "ao-int8", "ao-int4")  # kinds of models/quantised.py
+REACH = 5.0  # seconds for the hub's first answer
+UNREACHABLE = ("LocalEntryNotFoundError", "OfflineModeIsEnabled")  # errors of the hub's client
 LONGEST = 1000  # characters of a field of models.yaml
 SERVER_ENGINES = ("vllm", "sglang", "llamacpp", "openai")
 SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .-]{0,39}", re.ASCII)
@@ -146,6 +148,15 @@ class Entry:
         if self.path is None or not self.path.exists():
             return False
         return not self.package or has_weights(self.path) or cached_folder(self) is not None
+
+    def availability(self) -> str:
+        """Return "here" if the weights are on this machine, "fetch" if ``fetch`` gets them, and "repository"
+        if only the project's repository has them."""
+        if self.hub:
+            return "here" if local_files(self) else "fetch"
+        if self.installed():
+            return "here"
+        return "fetch" if self.package and self.path is not None and self.path.is_dir() else "repository"
 
     def fetch(self) -> Path:
         """Fetch the missing files; return the checkpoint folder. Raises ZooError."""
@@ -576,6 +587,20 @@ def local_files(entry: Entry) -> Path | None:
         return None
 
 
+def _require_hub() -> None:
+    """Raise ZooError if the hub does not answer: its client would ask six times, which takes 25 seconds."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    if constants.HF_HUB_OFFLINE:  # the client refuses at once, with an error of its own
+        return
+    try:
+        get_session().head(constants.ENDPOINT, timeout=REACH)
+    except Exception as error:  # of the client's HTTP library, whichever it is
+        kind = type(error).__name__
+        raise ZooError(f"The hub cannot be reached ({kind}).", "hub.unreachable") from None
+
+
 def _configuration(entry: Entry) -> Path:
     """Return a folder with the entry's config.json and nothing large, fetched at its commit. Raises
     ZooError."""
@@ -587,7 +612,13 @@ def _configuration(entry: Entry) -> Path:
             "gguf.not_fetched",
         )
     try:
+        found = hub.try_to_load_from_cache(entry.hub, "config.json", revision=entry.revision)
+        if isinstance(found, str):
+            return Path(found).parent
+        _require_hub()
         return Path(hub.hf_hub_download(entry.hub, "config.json", revision=entry.revision)).parent
+    except ZooError:
+        raise
     except Exception as error:
         gated = " (it is gated: log in)" if entry.gated else ""
         raise ZooError(
@@ -628,7 +659,11 @@ def _fetched(entry: Entry) -> Path:
         try:
             found = _download(entry, local_only=True)
         except hub.errors.LocalEntryNotFoundError:
+            _require_hub()
             found = _download(entry, local_only=False)
+    except ZooError as error:
+        words = "the hub cannot be reached and it was not fetched before"
+        raise ZooError(f"{entry.name} cannot be fetched: {words}.", code_of(error)) from None
     except Exception as error:  # the client has dozens of kinds: offline, not found, gated, no space
         kind = type(error).__name__
         reason = {
@@ -641,7 +676,8 @@ def _fetched(entry: Entry) -> Path:
             "OfflineModeIsEnabled": "the hub is switched off here and it was not fetched before",
         }.get(kind)
         raise ZooError(
-            f"{entry.name} cannot be fetched: {reason or f'{kind} from the hub'}.", "model.fetch"
+            f"{entry.name} cannot be fetched: {reason or f'{kind} from the hub'}.",
+            "hub.unreachable" if kind in UNREACHABLE else "model.fetch",
         ) from None
     if not entry.gguf and not any(found.glob("*.safetensors")):
         raise ZooError(

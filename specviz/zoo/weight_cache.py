@@ -42,6 +42,8 @@ def load_once(
                 raise ZooError(
                     f"{folder.name} does not fit into the memory of {device}.", "memory.device"
                 ) from None
+            except Warning:  # -W error: a library's warning says nothing about the model
+                raise
             except Exception as error:  # a downloaded folder can be broken in any way
                 words = about_files(folder, error).rstrip(".")
                 raise ZooError(

@@ -16,6 +16,7 @@ def test_settings_measure_the_machine_when_asked_and_show_names_as_text(visit, s
         "libraries": doctor.libraries(),
         "missing": [{"name": "<b>x</b>", "needed_for": "y", "get": "pip install x"}],
         "to_fetch": [],
+        "in_repository": [],
         "target": {
             "name": "t",
             "draft": None,

@@ -54,6 +54,7 @@ def url(tiny, tmp_path_factory):
     )
     with (home / "models.yaml").open("a") as register:
         register.write("  tools: {path: tools, draft: tiny-draft}\n")
+        register.write(f"  far: {{hub: org/far, revision: '{'0' * 40}'}}\n")
     environment = {**os.environ, "SPECVIZ_MODELS": str(home / "models.yaml")}
     process = subprocess.Popen(
         [sys.executable, "-m", "specviz", "serve", "--json", "--port", str(port), "--key", "secret"],
@@ -84,6 +85,11 @@ def test_models_are_listed(client):
     assert names[0] == "tiny" and client.models.retrieve("tiny").object == "model"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("nope")
+    # What is not on this machine is not listed; it may be requested, and then the hub must answer.
+    assert sorted(names) == ["tiny", "tools"] and client.models.retrieve("far").id == "far"
+    with pytest.raises(openai.InternalServerError) as error:
+        client.chat.completions.create(model="far", messages=MESSAGES)
+    assert (error.value.status_code, error.value.code) == (503, "hub.unreachable")
 
 
 def test_a_chat_answer_is_the_engines_own_and_its_trace_can_be_opened(client, at_home):

@@ -11,6 +11,7 @@ import torch
 from specviz import ROOT, load, zoo
 from specviz.cli.commands import main
 from specviz.core import Sampling
+from specviz.evidence.doctor import missing_targets
 from specviz.indexes.store import vocabulary_mark
 from specviz.methods import catalogue
 from specviz.models import checkpoint_sizes as sizes
@@ -22,7 +23,7 @@ from specviz.training.datastore import build_store, save
 from specviz.zoo import ZooError, forget, survey
 from specviz.zoo import free_memory as memory
 from specviz.zoo.entry_checks import PROBLEMS, check, estimated_parameters
-from specviz.zoo.registry import Entry, register
+from specviz.zoo.registry import Entry, Register, register
 from specviz.zoo.tokenizer import open_tokenizer
 
 from ..message_codes import codes, refuses
@@ -90,6 +91,60 @@ def test_the_command_tells_problems_and_its_status(tmp_path, monkeypatch, capsys
     assert f"a: {PROBLEMS['licence']}" in capsys.readouterr().out
     assert main(["models", "--json", "--device", "cpu"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["name"] == "a"
+
+
+def test_where_a_models_weights_are(tmp_path, monkeypatch, capsys):
+    write(tmp_path / "target", tokenizer=False)
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "config.json").write_text("{}")
+    lines = ["default: here", "backends: {fast: [llama], hf: ['*']}", "models:"]
+    plain = "licence: MIT, about: A model."
+    for name, where in (
+        ("here", "path: target"),
+        ("package", "path: small, package: some==1.0"),
+        ("absent", "path: nowhere"),
+        ("hub", f"hub: org/name, revision: {COMMIT}, memory: 2"),
+    ):
+        lines.append(f"  {name}: {{{where}, {plain}}}")
+    (tmp_path / "models.yaml").write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
+    places = {name: entry.availability() for name, entry in register().entries.items()}
+    assert places == {"here": "here", "package": "fetch", "absent": "repository", "hub": "fetch"}
+    assert missing_targets() == {"to_fetch": ["package", "hub"], "in_repository": ["absent"]}
+    assert main(["models", "--device", "cpu"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert max(map(len, shown)) <= 150 and shown[0].split()[:3] == ["name", "role", "here"]
+    assert [line.split()[2] for line in shown[2:6]] == ["yes", "fetch", "repository", "fetch"]
+    # What a package leaves out is no mistake of its models.yaml.
+    monkeypatch.setattr("specviz.zoo.entry_checks.INSTALLED", tmp_path)
+    problems = {row["name"]: row["problems"] for row in check(register())}
+    assert problems["absent"] == problems["here"] == [] and main(["models", "--check"]) == 1  # package: {}
+    (tmp_path / "small" / "config.json").unlink()
+    (tmp_path / "small").rmdir()
+    assert main(["models", "--check"]) == 0
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(book, monkeypatch):
+    asked = []
+
+    class Session:
+        def head(self, url, timeout):
+            asked.append((url, timeout))
+            raise OSError("Name or service not known")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.utils.get_session", Session)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_, **__: pytest.fail("it was asked again"))
+    more = Register(
+        {
+            name: Entry(name, hub=f"o/{name}", revision=COMMIT, licence="MIT", about="A.", memory="1")
+            for name in "abc"
+        }
+    )
+    rows = check(more, network=True)
+    assert [len(row["problems"]) for row in rows] == [1, 0, 0] and len(asked) == 1 and asked[0][1] <= 10
+    with refuses(ZooError, "hub.unreachable"):
+        Entry("a", hub="o/a", revision=COMMIT).folder()
 
 
 def test_what_does_not_fit_is_refused_before_a_byte_is_fetched(tmp_path, monkeypatch, capsys):
