@@ -87,15 +87,22 @@ def bench(args: argparse.Namespace) -> int:
         return _table(args)
     if args.response_format:
         return _structured(args)
-    from ..run.request import read_sampling
+    from ..evidence.prompt_suites import read_suites, select_items
+    from ..run.request import read_integer, read_number, read_sampling
 
-    sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    # Mistakes are reported before anything is loaded.
+    args.methods = method_keys(args.methods)
+    tasks = split_list(args.tasks, "--tasks")
+    prompts = None if args.prompts is None else read_integer("prompts", args.prompts, 1)
+    select_items(read_suites(args.suite or [None])[0], tasks, prompts)
+    if args.minutes is not None:
+        read_number("minutes", args.minutes)
     asked: dict[str, Any] = {
-        "tasks": split_list(args.tasks, "--tasks"),
-        "prompts": args.prompts,
-        "repeats": args.repeats,
-        "max_new_tokens": args.max_new_tokens,
-        "sampling": sampling,
+        "tasks": tasks,
+        "prompts": prompts,
+        "repeats": read_integer("repeats", args.repeats, 1, 1000),
+        "max_new_tokens": read_integer("max_new_tokens", args.max_new_tokens, 1),
+        "sampling": read_sampling(args.temperature, args.top_k, args.top_p, args.seed),
         "reference": args.reference,
         "deterministic": args.deterministic,
     }
@@ -110,7 +117,7 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
 
     loaded = _loaded(args)
     with interrupted_by_signals():
-        report = bench(loaded, method_keys(args.methods), args.suite, **asked)
+        report = bench(loaded, args.methods, args.suite, **asked)
     write_rows(report["rows"], args.csv, args.parquet)
     if args.json:
         _print(report)
@@ -163,9 +170,7 @@ def _sitting(args: argparse.Namespace, asked: dict[str, Any]) -> int:
     ledger = Ledger(args.into)  # a malformed file is reported before anything is loaded
     loaded = _loaded(args)
     with interrupted_by_signals():
-        report = run_session(
-            loaded, method_keys(args.methods), ledger, args.suite, minutes=args.minutes, **asked
-        )
+        report = run_session(loaded, args.methods, ledger, args.suite, minutes=args.minutes, **asked)
     _write_runs(args.into, args)
     if args.json:
         _print(report)

@@ -12,12 +12,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import (
     bench,
     chat,
+    completion,
     context_costs,
     doctor,
     export,
@@ -30,7 +32,7 @@ from . import (
     serve_vllm,
     space,
 )
-from .errors import INTERRUPTED
+from .errors import INTERRUPTED, WRONG_USAGE, status_of
 from .messages import LONGEST, TEXTS, UsageError
 from .open_page import open_page
 from .option_lists import method_keys
@@ -56,11 +58,26 @@ CERTIFICATES = ("greedy", "distribution", "answers")  # tests of verify
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are raised as UsageError."""
+    """An argument parser whose errors are raised as UsageError, with the nearest known word."""
 
     def error(self, message: str):
         """Raise UsageError with this message."""
         raise UsageError("usage", why=message, program=self.prog)
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[override]
+        """Parse the arguments; an unknown one is an error here, where the command's options are known."""
+        found, extra = super().parse_known_args(args, namespace)
+        if extra:
+            near = get_close_matches(extra[0].partition("=")[0], self._option_string_actions, 1)
+            hint = f"; did you mean {near[0]}" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(extra)}{hint}")
+        return found, extra
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = [str(choice) for choice in action.choices or ()]
+        if choices and value not in choices and (near := get_close_matches(str(value), choices, 1)):
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}; did you mean {near[0]}")
+        super()._check_value(action, value)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -82,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
         _discard_stdout()
         return 1
     except UsageError as error:
-        return _print_error(str(error), 2)
+        return _print_error(str(error), WRONG_USAGE)
     except Exception as error:  # any error is one line
         if os.environ.get("SPECVIZ_DEBUG"):
             raise
@@ -90,7 +107,7 @@ def main(argv: list[str] | None = None) -> int:
             error, OSError
         ):  # maybe nothing more can be written, and Python would report it again at exit
             _discard_stdout()
-        return _print_error((str(error).strip().splitlines() or [type(error).__name__])[0], 1)
+        return _print_error((str(error).strip().splitlines() or [type(error).__name__])[0], status_of(error))
 
 
 def refuse_empty_options(args: argparse.Namespace) -> None:
@@ -180,6 +197,7 @@ def parser() -> Parser:
         module.add(command)
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
     doctor.add(command, _models)
+    completion.add(command, parser)
 
     sub = command(
         "replay", replay, "Write a recorded trace as one stand-alone HTML page, which replays the run."
@@ -351,12 +369,15 @@ def run_method(args: argparse.Namespace) -> int:
         return run_server.run_server(args)
     fields = request_options.given_fields(args)
     from ..run.machine import Machine
+    from ..run.request import read_integer, read_seconds
     from ..run.session import Session, find_method
     from ..trace.files import writable_path
     from .run_output import CancelOnSignal, stream_run
 
     method, knobs = find_method(args.method), dict(_pairs(args.knob))
     method.read_knobs(knobs)  # a mistake is reported before anything is loaded
+    read_seconds(args.deadline)
+    read_integer("top_k_saved", args.top_k_saved, 0)
     if args.trace:
         writable_path(args.trace)  # before the run, not after it
     loaded = _loaded(args)

@@ -58,7 +58,9 @@ def run_load_test(args: argparse.Namespace) -> int:
     if args.table:
         return _table(args)
     from ..evidence.load_test import COLUMNS, METHODS, load_test
-    from ..run.request import read_sampling
+    from ..evidence.prompt_suites import read_suites, select_items
+    from ..run.request import read_integer, read_sampling
+    from ..run.session import find_method
     from ..zoo import load as load_models
     from .run_output import CancelOnSignal
     from .terminal import table
@@ -66,6 +68,11 @@ def run_load_test(args: argparse.Namespace) -> int:
     lists = {
         name: split_list(getattr(args, name), f"--{name}") for name in ("methods", "users", "rate", "tasks")
     }
+    # Mistakes are reported before anything is loaded.
+    for key in lists["methods"]:
+        find_method(key)
+    select_items(read_suites([args.suite])[0], lists["tasks"])
+    read_integer("max_new_tokens", args.max_new_tokens, 1)
     cancel = threading.Event()
     sampling = read_sampling(args.temperature, args.top_k, args.top_p, args.seed)
     loaded = load_models(args.target, args.draft, args.device, deterministic=args.deterministic)

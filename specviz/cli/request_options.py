@@ -74,10 +74,11 @@ def given_fields(args: argparse.Namespace) -> dict[str, Any]:
     given: Any = {}
     if args.request:
         try:
-            given = json.loads(
-                read_text_argument(args.request[1:]) if args.request.startswith("@") else args.request
-            )
-        except (ValueError, argparse.ArgumentTypeError):
+            text = read_text_argument(args.request[1:]) if args.request.startswith("@") else args.request
+            given = json.loads(text)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError("run.request_file", why=error) from None
+        except ValueError:
             raise UsageError("run.request") from None
         if not isinstance(given, dict):
             raise UsageError("run.request")

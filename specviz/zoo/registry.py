@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -252,15 +253,21 @@ class Register:
         hub, _, revision = asked.partition("@")
         if place:
             return Entry(place.name.removesuffix(GGUF), path=place)
-        if not named_only and HUB_ID.fullmatch(hub) and not asked.startswith("."):
+        if not named_only and (asked.startswith((".", "/", "~")) or asked.endswith(GGUF)):
+            raise ZooError(f"There is no folder and no GGUF file {asked[:200]!r}.", "model.no_file")
+        if not named_only and HUB_ID.fullmatch(hub):
             if not COMMIT.fullmatch(revision):
                 raise ZooError(
-                    f"Pin {hub[:80]} to a commit: {hub[:80]}@<40 hexadecimal digits>, as its page on the hub shows them.",
+                    f"There is no folder {hub[:80]}. For a model of the hub pin {hub[:80]} to a commit: "
+                    f"{hub[:80]}@<40 hexadecimal digits>, as its page on the hub shows them.",
                     "model.unpinned",
                 )
             return Entry(hub.rpartition("/")[2], hub=hub, revision=revision)
+        near = get_close_matches(asked[:80], self.entries, 1)
         raise ZooError(
-            f"There is no model {asked[:80]!r}; there are {', '.join(self._models)}"
+            f"There is no model {asked[:80]!r}; "
+            + (f"did you mean {near[0]}? There are " if near else "there are ")
+            + ", ".join(self._models)
             + (", and a folder, a GGUF file or org/name@commit will do." if not named_only else "."),
             "model.unknown",
         )

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -199,7 +200,7 @@ def test_a_prompt_from_stdin_raw_and_with_a_system_message(command, monkeypatch)
             "engine request.number",
         ),
         (["run", "--method", "speculative", "--prompt", "x", "--temperature", "9"], "engine request.range"),
-        (["run", "--method", "speculative", "--prompt", "x", "--target", "../../x"], "engine model.unknown"),
+        (["run", "--method", "speculative", "--prompt", "x", "--target", "../../x"], "engine model.no_file"),
         (["run", "--method", "speculative", "--prompt", "x", "--draft", "none"], "needs a draft model"),
         (["run", "--method", "speculative", "--prompt", "x", "--device", "tpu"], "engine device.unknown"),
         (
@@ -250,6 +251,62 @@ def test_mistakes_are_one_line_and_a_status(command, argv, says):
         assert says.lower() in err.lower()
     assert err.count("\n") == 1 and "Traceback" not in err
     assert not out.strip()
+
+
+RUN = ["run", "--method", "speculative", "--prompt", "x"]
+
+
+@pytest.mark.parametrize(
+    "argv, says",
+    [
+        ([*RUN[:2], "speculatve", "--prompt", "x"], "did you mean speculative?"),
+        ([*RUN, "--knob", "gama=3"], "gamma"),
+        ([*RUN, "--request", "@/no/such.json"], "/no/such.json"),
+        ([*RUN, "--request", '{"max_token": 3}'], "did you mean max_tokens?"),
+        ([*RUN, "--deadline", "soon"], "deadline"),
+        ([*RUN, "--top-k-saved", "many"], "top_k_saved"),
+        ([*RUN, "--image", "/no/such.png"], ""),
+        ([*RUN, "--temprature", "1"], "did you mean --temperature"),
+        (["rnu"], "did you mean run"),
+        (["bench", "--methods", "nope"], "method"),
+        (["bench", "--methods", "sam_decodin"], "did you mean sam_decoding?"),
+        (["bench", "--suite", "/no/such.jsonl"], "No such file"),
+        (["bench", "--tasks", "nope"], "nope"),
+        (["bench", "--repeats", "0"], "repeats"),
+        (["bench", "--prompts", "few"], "prompts"),
+        (["bench", "--max-new-tokens", "0"], "max_new_tokens"),
+        (["verify", "--method", "nope"], "method"),
+        (["load", "--methods", "nope"], "method"),
+        (["load", "--tasks", "nope"], "nope"),
+        (["load", "--suite", "/no/such.jsonl"], "No such file"),
+        (["chat", "--temperature", "9"], "emperature"),
+    ],
+)
+def test_wrong_usage_is_status_2_before_anything_is_loaded(command, monkeypatch, argv, says):
+    monkeypatch.setattr("specviz.zoo.pair.load", lambda *_, **__: pytest.fail("models were loaded"))
+    status, out, err = command(*argv)
+    assert (status, out) == (2, "") and says in err, err
+
+
+def test_a_model_that_is_not_there_says_what_is_missing(command):
+    for name in ("./nowhere", "/no/such/folder", "folder/model.gguf", "model.gguf"):
+        status, _, err = command("list", "--target", name)
+        assert status == 2 and "model.no_file" in engine_codes(err) and name in err
+    status, _, err = command("list", "--target", "tiny-draf")
+    assert status == 2 and "did you mean tiny-draft?" in err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_is_a_script_of_the_commands_and_names(command, shell, tmp_path):
+    status, out, _ = command("completion", shell)
+    assert status == 0 and all(
+        word in out for word in ("completion", "--max-new-tokens", "sam_decoding", "tiny")
+    )
+    if shell == "bash" and shutil.which("bash"):
+        ask = 'COMP_WORDS=(specviz run --method sam_d); COMP_CWORD=3; _shtab_specviz; echo "${COMPREPLY[@]}"'
+        (tmp_path / "script").write_text(f"{out}\n{ask}\n")
+        done = subprocess.run(["bash", str(tmp_path / "script")], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == ["sam_decoding"], done.stderr
 
 
 def test_a_run_that_breaks_is_one_line(command, monkeypatch):
@@ -643,7 +700,7 @@ def test_a_request_that_is_no_object_is_refused(given):
     args = cli.parser().parse_args(["run", "--prompt", "x", "--method", "speculative", "--request", given])
     with pytest.raises(cli.UsageError) as refused:
         request_options.given_fields(args)
-    assert refused.value.code == "run.request"
+    assert refused.value.code == ("run.request_file" if given.startswith("@") else "run.request")
 
 
 def test_the_models_own_settings_are_used_where_asked_for_and_named_otherwise(command, monkeypatch):
