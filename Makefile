@@ -64,10 +64,10 @@ docs: $(VENV)/run.done ## rewrite the generated pages of docs/: notes of the tra
 pictures: $(VENV)/dev.done $(VENV)/browser.done ## take the pictures of docs/ anew; look at each
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.ui.pictures $(ARGS)
 
-dist: $(VENV)/dev.done ## build dist/*.whl and dist/*.tar.gz and check them with twine; publishing is left to the owner
+dist: $(VENV)/dev.done ## build dist/*.whl and dist/*.tar.gz and check them with twine; URL=https://...: the repository's address
 	$(PIP) install -q build twine
 	rm -rf dist build
-	$(BIN)/python -m build
+	SPECVIZ_URL=$(URL) $(BIN)/python -m build
 	$(BIN)/twine check dist/*
 
 clean: ## remove the virtual environment and what was built
@@ -77,10 +77,14 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "specviz needs Python 3.11 or newer; name one with make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# torch first: the CPU build of this version is used where one is offered, which saves gigabytes; otherwise the range in
-# requirements.txt decides.
+# torch first: on Linux without a GPU its build for processors, which saves 3.8 GB; otherwise this version, and where that is
+# not offered the range in requirements.txt decides.
+TORCH := torch==2.13.0
+CPU_TORCH := --retries 1 --timeout 20 --extra-index-url https://download.pytorch.org/whl/cpu $(TORCH)+cpu
 $(VENV)/run.done: requirements.txt | $(BIN)/python
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(PIP) install torch==2.13.0 || true
+	$(BIN)/python -c 'import torch' 2>/dev/null || \
+		{ test "$$(uname -s)" = Linux && ! test -e /dev/nvidiactl && $(PIP) install $(CPU_TORCH); } || \
+		$(PIP) install $(TORCH) || true
 	$(PIP) install -r requirements.txt
 	@touch $@
 

@@ -5,12 +5,15 @@ In a checkout both stay at the top. ``specviz.ROOT`` finds them in either place.
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).resolve().parent
+URL = os.environ.get("SPECVIZ_URL", "").rstrip("/")  # of the public repository, given by who publishes
 # Embedded models that go into a wheel: the small target and what is trained for it, and two drafts of the
 # chat model. The rest stays in the repository, or is fetched by `specviz models --fetch NAME`.
 MODELS = (
@@ -51,6 +54,15 @@ DATA = (
 )
 
 
+def description(url: str) -> str:
+    """Return README.md for a package index: without the front matter of a Space, and without relative links
+    and pictures, which lead nowhere there. url: of the repository, where relative links then lead."""
+    text = (HERE / "README.md").read_text(encoding="utf-8").split("---\n", 2)[2].lstrip()
+    away = r"\((?!https?:|#)([^)\s]+)\)"
+    text = re.sub(rf"!\[([^]]*)\]{away}\n*", rf"![\1]({url}/raw/HEAD/\2)\n\n" if url else "", text)
+    return re.sub(rf"(?<!!)\[([^]]*)\]{away}", rf"[\1]({url}/blob/HEAD/\2)" if url else r"\1", text)
+
+
 class BuildPy(build_py):
     def find_package_modules(self, package, package_dir):
         """Leave this file out of ``specviz.data``, whose folder is the top of the checkout."""
@@ -62,6 +74,11 @@ class BuildPy(build_py):
 
 
 setup(
+    long_description=description(URL),
+    long_description_content_type="text/markdown",
+    project_urls={"Source": URL, "Issues": f"{URL}/issues", "Changelog": f"{URL}/blob/HEAD/CHANGELOG.md"}
+    if URL
+    else {},
     cmdclass={"build_py": BuildPy},
     packages=[*find_packages(str(HERE), include=["specviz", "specviz.*"]), "specviz.data"],
     package_dir={"specviz.data": "."},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import os
 import re
 import shutil
@@ -103,6 +104,39 @@ def test_the_licence_and_the_binaries():
     marks = (HERE / ".gitattributes").read_text()
     for ending in ("safetensors", "png", "gz"):
         assert f"*.{ending} binary" in marks
+
+
+@pytest.mark.parametrize("url", ["", "https://example.org/some/specviz"])
+def test_a_package_index_is_shown_a_page_that_stands_alone(tmp_path, url):
+    for name in (
+        "setup.py",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "assets/models/LICENSES.md",
+        "specviz/__init__.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(HERE / name, tmp_path / name)
+    for file in HERE.glob("requirements*.txt"):
+        shutil.copy(file, tmp_path)
+    code = "from setuptools.build_meta import prepare_metadata_for_build_wheel as make; make('made')"
+    (tmp_path / "made").mkdir()
+    env = os.environ | {"SPECVIZ_URL": url}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = email.message_from_string(
+        next(tmp_path.glob("made/*.dist-info/METADATA")).read_text(encoding="utf-8")
+    )
+    page = found.get_payload()
+    assert page.startswith("# specviz") and "colorFrom" not in page and len(page) > 3000
+    targets = re.findall(r"\]\(([^)]*)\)", page)
+    assert all(target.startswith(url or "https://") for target in targets) and bool(targets) == bool(url)
+    links = dict(line.split(", ") for line in found.get_all("Project-URL", []))
+    assert links.get("Source") == (url or None) and found["Version"] == VERSION
+    assert found["Description-Content-Type"].startswith("text/markdown")
 
 
 def test_ci_runs_the_tests():

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import pytest
 
+from specviz import ROOT
 from specviz.core import Sampling
+from specviz.evidence.fidelity import page
 from specviz.methods import catalogue
 
 from ..exactness.toys import begin, player, provided, small_knobs, toy_of
@@ -26,9 +28,18 @@ CAPABILITIES = [pytest.param(method, id=key) for key, method in catalogue().item
 
 @pytest.mark.parametrize("method", EVERY)
 def test_it_says_what_it_is(method):
-    assert method.title and method.summary and method.look and method.wins and method.loses and method.family
+    assert method.title and method.family
+    for name, words in (("summary", 8), ("look", 6), ("wins", 5), ("loses", 5), ("differs", 2)):
+        text = getattr(method, name)
+        assert text.endswith(".") and len(text.split()) >= words, f"{name}: write a sentence, not {text!r}"
     assert all(knob.help and knob.read(None) == knob.default for knob in method.knobs)
     assert method.key == method.build.__module__.rsplit(".", 1)[-1]
+
+
+@pytest.mark.parametrize("method", EVERY)
+def test_it_stands_in_the_generated_pages(method):
+    text = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    assert page([method]).splitlines()[-1] in text.splitlines(), "make docs"
 
 
 @pytest.mark.parametrize("method", CAPABILITIES)

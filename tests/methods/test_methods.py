@@ -1,12 +1,18 @@
 """Each method end to end on a tiny model: greedy equality, and its distribution where enumeration is
 cheap."""
 
+import subprocess
+import sys
+from dataclasses import replace
+
 import pytest
 
+from specviz import ROOT, Session, collect, load
 from specviz.core import EXACTNESS, Budget, Method, Sampling, State
-from specviz.methods import catalogue
+from specviz.methods import catalogue, draft_model
 from specviz.targets.tiny import TinyTarget
 
+from . import test_every
 from .toys import distance, greedy, joint, kit, probs_of, run
 
 PROMPT = [1, 2, 0, 3, 1, 2]
@@ -105,3 +111,32 @@ def test_a_target_without_trees_gets_chains():
         parts.drafter.start(state, things.target, None)
         tree = parts.drafter.propose(state, Budget(gamma=3, width=1))
         assert tree.parents == tuple(range(-1, len(tree) - 1)) and len(tree)
+
+
+def test_the_file_of_the_how_to_is_a_method(tmp_path, monkeypatch, at_home):
+    """It is saved where the page says, checked as every method is, and writes the target's greedy text."""
+    text = (ROOT / "docs" / "howto" / "add-a-method.md").read_text(encoding="utf-8")
+    (tmp_path / "my_method.py").write_text(text.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    lint = [sys.executable, "-m", "ruff", "check", "--config", str(ROOT / "pyproject.toml"), str(tmp_path)]
+    assert subprocess.run(lint).returncode == 0
+    monkeypatch.setattr(draft_model, "__path__", [*draft_model.__path__, str(tmp_path)])
+    catalogue.cache_clear()
+    try:
+        method = catalogue()["my_method"]
+        test_every.test_it_says_what_it_is(method)
+        test_every.test_it_needs_what_its_parts_need(method)
+        test_every.test_it_plays_and_keeps_its_limit(method)
+        with pytest.raises(AssertionError, match="make docs"):
+            test_every.test_it_stands_in_the_generated_pages(method)
+        with pytest.raises(AssertionError, match="sentence"):
+            test_every.test_it_says_what_it_is(replace(method, wins="x"))
+        loaded = load()
+        plain, ours = (
+            collect(Session(loaded, key).run("the cat", 24)).token_ids
+            for key in ("autoregressive", "my_method")
+        )
+        assert ours == plain and len(plain) == 24
+    finally:
+        catalogue.cache_clear()
+        sys.modules.pop("specviz.methods.draft_model.my_method", None)
+        vars(draft_model).pop("my_method", None)
