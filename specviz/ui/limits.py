@@ -130,7 +130,7 @@ def check_size(name: str, value: Any) -> None:
         elif isinstance(one, (list, tuple)):
             todo += [(inner, depth + 1) for inner in one]
         elif isinstance(one, str) and len(one) > (
-            most := max(size.characters, size.picture * one.startswith(PICTURE))
+            most := max(size.characters, size.picture * one[:64].lstrip().lower().startswith(PICTURE))
         ):
             raise Refused("size.text", what=size.what, count=len(one), most=most)
         elif isinstance(one, int) and one.bit_length() > 3.33 * DIGITS:

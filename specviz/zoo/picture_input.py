@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from .registry import ZooError
 
@@ -24,8 +24,10 @@ MOST_BYTES = 4 * 2**20  # of a file
 MOST_SIDE = 4096  # pixels of a given picture's side
 MOST_PIXELS = 4 * 2**20
 KEPT_SIDE = 96  # pixels of the longer side of what is kept; as a PNG at most 37,000 characters
-DATA_URL = re.compile(r"data:(image/(?:png|jpeg|webp));base64,")
-LONGEST_URL = MOST_BYTES // 3 * 4 + 64  # characters
+PHONES = "MPO"  # what phones write: a JPEG with further pictures behind it, of which the first is read
+TURNED = ("JPEG", PHONES, "PNG")  # where browsers follow the EXIF orientation, as the page's upload does
+DATA_URL = re.compile(r"\s*data:image/(?:png|jpe?g|webp)(?:;[\w.=-]+)*;base64,", re.ASCII | re.IGNORECASE)
+LONGEST_URL = MOST_BYTES // 3 * 4 + 64  # characters, without spaces and line breaks
 WHITE = (255, 255, 255)
 TEXTS = {  # ends of sentences, by code
     "picture.form": "it must be given as a data URL, data:image/png;base64,..., and not as an address or a path",
@@ -48,13 +50,13 @@ def read_data_url(given: Any) -> str:
     pixels to a side. Raises ZooError."""
     if not isinstance(given, str):
         raise picture_error("picture.form")
-    if len(given) > LONGEST_URL:
+    if len(given) > LONGEST_URL + LONGEST_URL // 32:  # lines of 64 characters
         raise picture_error("picture.bytes")
     head = DATA_URL.match(given)
     if head is None:
         raise picture_error("picture.form")
     try:
-        data = base64.b64decode(given[head.end() :], validate=True)
+        data = base64.b64decode("".join(given[head.end() :].split()), validate=True)
     except (binascii.Error, ValueError):
         raise picture_error("picture.form") from None
     return data_url(decode_picture(data))
@@ -71,12 +73,13 @@ def read_file(path: str) -> str:
 
 
 def decode_picture(data: bytes) -> Image.Image:
-    """Decode a file's bytes to an RGB picture on white, shrunk to ``KEPT_SIDE``. Its size is checked before
-    its pixels are decoded. Raises ZooError."""
+    """Decode a file's bytes to an RGB picture on white, turned as its EXIF orientation says and shrunk to
+    ``KEPT_SIDE``. Its size is checked before its pixels are decoded. Raises ZooError."""
     if len(data) > MOST_BYTES:
         raise picture_error("picture.bytes")
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about damaged EXIF data
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             picture = Image.open(io.BytesIO(data), formats=tuple(FORMATS))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -85,17 +88,29 @@ def decode_picture(data: bytes) -> Image.Image:
         raise picture_error("picture.format") from None
     if max(picture.size) > MOST_SIDE or picture.width * picture.height > MOST_PIXELS:
         raise picture_error("picture.pixels")
-    if getattr(picture, "n_frames", 1) != 1:
+    if picture.format != PHONES and getattr(picture, "n_frames", 1) != 1:
         raise picture_error("picture.animated")
     try:
         picture.load()
-        solid = picture.convert("RGBA")
+        solid = _turned(picture).convert("RGBA")
         flat = Image.new("RGB", solid.size, WHITE)
         flat.paste(solid, mask=solid.getchannel("A"))
     except Exception:  # damaged data may raise anything
         raise picture_error("picture.damaged") from None
     flat.thumbnail((KEPT_SIDE, KEPT_SIDE), Image.Resampling.LANCZOS)
     return flat
+
+
+def _turned(picture: Image.Image) -> Image.Image:
+    """Return the picture as its EXIF orientation turns it; unchanged if the EXIF data cannot be read."""
+    if picture.format not in TURNED:
+        return picture
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return ImageOps.exif_transpose(picture)
+    except Exception:  # the pixels are good, whatever is written beside them
+        return picture
 
 
 def data_url(picture: Image.Image) -> str:

@@ -16,6 +16,8 @@ from specviz.run.request import GenerationRequest, SessionError
 from specviz.zoo import picture_input
 from specviz.zoo.registry import ZooError
 
+from ..browser import PATIENCE, POOL
+
 
 def url(data: bytes, kind: str = "png") -> str:
     return f"data:image/{kind};base64," + base64.b64encode(data).decode()
@@ -145,3 +147,92 @@ def test_a_file_of_this_machine_is_read_by_the_command_line_alone(tmp_path):
     with pytest.raises(ZooError) as error:
         picture_input.read_data_url(str(tmp_path / "a.png"))
     assert error.value.code == "picture.form"
+
+
+CORNERS = [(200, 20, 20), (20, 200, 20), (20, 20, 200), (200, 200, 20)]
+
+
+def corners(picture) -> list[int]:
+    """Which of CORNERS stands in each quarter of a picture."""
+    w, h = picture.size
+    at = [(w // 4, h // 4), (3 * w // 4, h // 4), (w // 4, 3 * h // 4), (3 * w // 4, 3 * h // 4)]
+    seen = [picture.convert("RGB").getpixel(place) for place in at]
+    return [min(range(4), key=lambda i: sum(abs(a - b) for a, b in zip(CORNERS[i], one))) for one in seen]
+
+
+def turned_file(kind: str, orientation: int) -> bytes:
+    """48 x 32 pixels in four colours, with an EXIF orientation."""
+    picture = Image.new("RGB", (48, 32))
+    for i, colour in enumerate(CORNERS):
+        picture.paste(colour, (i % 2 * 24, i // 2 * 16, i % 2 * 24 + 24, i // 2 * 16 + 16))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    file = io.BytesIO()
+    more = {"save_all": True, "append_images": [picture.copy()]} if kind == "MPO" else {}
+    picture.save(file, kind, exif=exif, **more)
+    return file.getvalue()
+
+
+SEEN = {  # what a reader sees, by orientation: the quarters of the upright picture
+    1: [0, 1, 2, 3],
+    2: [1, 0, 3, 2],
+    3: [3, 2, 1, 0],
+    4: [2, 3, 0, 1],
+    5: [0, 2, 1, 3],
+    6: [2, 0, 3, 1],
+    7: [3, 1, 2, 0],
+    8: [1, 3, 0, 2],
+}
+
+
+@pytest.mark.parametrize("orientation", SEEN)
+@pytest.mark.parametrize("kind", ["JPEG", "MPO", "PNG"])
+def test_a_picture_is_turned_as_its_exif_says_on_every_surface(kind, orientation, tmp_path):
+    data = turned_file(kind, orientation)
+    (tmp_path / "photo").write_bytes(data)
+    url_ = picture_input.read_data_url(url(data, "png" if kind == "PNG" else "jpeg"))
+    assert picture_input.read_file(str(tmp_path / "photo")) == url_ == GenerationRequest(image=url_).image
+    kept = picture_input.decode_picture(base64.b64decode(url_.partition(",")[2]))
+    assert kept.size == ((48, 32) if orientation < 5 else (32, 48)) and corners(kept) == SEEN[orientation]
+
+
+def test_the_page_turns_the_same_files(browser):
+    sizes = """async ([kind, data]) => {
+        const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+        const found = await createImageBitmap(new Blob([bytes], { type: kind }));
+        return [found.width, found.height];
+    }"""
+
+    def ask(mime: str, data: bytes) -> list[int]:
+        page = browser.new_page()
+        found = page.evaluate(sizes, [mime, base64.b64encode(data).decode()])
+        page.close()
+        return found
+
+    for kind, mime in (
+        ("JPEG", "image/jpeg"),
+        ("MPO", "image/jpeg"),
+        ("PNG", "image/png"),
+        ("WEBP", "image/webp"),
+    ):
+        data = turned_file(kind, 6)
+        shown = POOL.submit(ask, mime, data).result(timeout=PATIENCE)
+        assert tuple(shown) == picture_input.decode_picture(data).size, kind
+
+
+def test_exif_data_that_cannot_be_read_leave_the_pixels():
+    file = io.BytesIO()
+    Image.new("RGB", (8, 6)).save(file, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
+    assert picture_input.decode_picture(file.getvalue()).size == (8, 6)
+
+
+@pytest.mark.parametrize(
+    "head", ["data:image/jpg;base64,", "DATA:IMAGE/JPEG;BASE64,", " data:image/jpeg;name=a.jpg;base64,"]
+)
+@pytest.mark.parametrize("line", [0, 64, 76])
+def test_a_data_url_is_read_as_programs_write_it(head, line):
+    text = base64.b64encode(turned_file("JPEG", 1)).decode()
+    if line:
+        text = "\r\n".join(text[i : i + line] for i in range(0, len(text), line)) + "\n"
+    want = picture_input.read_data_url(url(turned_file("JPEG", 1), "jpeg"))
+    assert picture_input.read_data_url(head + text) == want
