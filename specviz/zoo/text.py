@@ -8,10 +8,11 @@ token.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 Message = dict[str, Any]  # {"role", "content"}
@@ -282,7 +283,52 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
     shown = tokenizer.apply_chat_template(
         _mapped(messages, mask), add_generation_prompt=True, tokenize=False, **_mapped(options, mask)
     )
-    return _encode_around(tokenizer, shown, {mark: name for name, mark in hidden.items()})
+    typed_names = {mark: name for name, mark in hidden.items()}
+    if getattr(tokenizer, "backend_tokenizer", None) is None:
+        return _encode_around(tokenizer, shown, typed_names)
+    return _marked(tokenizer).encode(shown, typed_names)
+
+
+class _Marked:
+    """A copy of a tokenizer whose control tokens have secret names. A rendered template is encoded with it
+    in one pass, so that typed names change no token but their own: parts encoded one by one get other
+    tokens where a tokenizer marks the start of a text, or where control tokens take spaces around them."""
+
+    def __init__(self, tokenizer: Any):
+        from tokenizers import Tokenizer
+
+        self._tokenizer, self._controls = tokenizer, _controls(tokenizer)
+        names = sorted((name for _, name in _specials(tokenizer)), key=len, reverse=True)
+        self._marks = {name: f"\ue000{secrets.token_hex(8)}\ue001" for name in names}
+        self._names = re.compile("|".join(map(re.escape, names)))
+        stored = json.loads(tokenizer.backend_tokenizer.to_str())
+        added = {one["id"]: one for one in stored["added_tokens"]}
+        for one in added.values():
+            one["content"] = self._marks.get(one["content"], one["content"])
+        self._copy = Tokenizer.from_str(json.dumps(stored))
+        self._copy.no_truncation()
+        self._copy.no_padding()
+        # Renamed tokens may get other ids in the copy.
+        self._ids = {self._copy.token_to_id(one["content"]): number for number, one in added.items()}
+
+    def encode(self, shown: str, typed: dict[str, str]) -> list[int]:
+        """Return the ids of a rendered template. typed: {mask: name} of names that stay plain text."""
+        text = self._names.sub(lambda found: self._marks[found[0]], shown)
+        for mask, name in typed.items():
+            text = text.replace(mask, name)
+        encoded = self._copy.encode(text, add_special_tokens=False)
+        ids: list[int] = []
+        for number in encoded.ids:
+            if number in self._ids:
+                ids.append(self._ids[number])
+            else:
+                ids += _spelt(self._tokenizer, [number]) if number in self._controls else [number]
+        return ids
+
+
+@lru_cache(maxsize=8)
+def _marked(tokenizer: Any) -> _Marked:
+    return _Marked(tokenizer)
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
@@ -295,8 +341,8 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _encode_around(tokenizer: Any, shown: str, typed: dict[str, str]) -> list[int]:
-    """Encode a rendered template: its special tokens by id, the text between them (masks undone) as plain
-    text."""
+    """Encode a rendered template with a tokenizer of Python code: its special tokens by id, the text between
+    them (masks undone) as plain text."""
     ids: list[int] = []
     special = {name: i for i, name in _specials(tokenizer)}
 

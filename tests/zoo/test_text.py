@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from specviz.zoo.text import TokenBytes, Transcript, encode_chat, encode_plain
 
@@ -205,3 +207,92 @@ def test_without_a_template_the_texts_follow_each_other():
     assert encode_chat(
         tokenizer, [{"role": "user", "content": "the cat"}, {"role": "user", "content": "sat"}]
     ) == [1, 2, 4]
+
+
+def any_tokenizer(kind: str, flags: dict[str, bool], in_vocabulary: bool) -> PreTrainedTokenizerFast:
+    """A BPE tokenizer with a way to split text, and control tokens with these flags, in the model's
+    vocabulary or added behind it."""
+    before, decoder = {
+        "bytes": (pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()),
+        "bytes with a space first": (pre_tokenizers.ByteLevel(add_prefix_space=True), decoders.ByteLevel()),
+        "metaspace first": (pre_tokenizers.Metaspace(prepend_scheme="first"), decoders.Metaspace()),
+        "metaspace always": (pre_tokenizers.Metaspace(prepend_scheme="always"), decoders.Metaspace()),
+        "metaspace never": (pre_tokenizers.Metaspace(prepend_scheme="never"), decoders.Metaspace()),
+        "normalized prefix": (None, decoders.Replace("\u2581", " ")),
+        "words": (pre_tokenizers.Whitespace(), decoders.WordPiece()),
+    }[kind]
+    raw = Tokenizer(models.BPE(unk_token="<unk>"))
+    if before is not None:
+        raw.pre_tokenizer = before
+    else:
+        raw.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+        )
+    raw.decoder = decoder
+    letters = [chr(c) for c in range(33, 127)] + ["\u2581"] + pre_tokenizers.ByteLevel.alphabet()
+    first = ["<unk>", *CONTROLS] if in_vocabulary else ["<unk>"]
+    texts = ["user the cat sat assistant on the mat user the dog"] * 20
+    raw.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=320, special_tokens=first, initial_alphabet=letters, show_progress=False
+        ),
+    )
+    raw.add_special_tokens([AddedToken(name, special=True, **flags) for name in CONTROLS])
+    raw.add_tokens([AddedToken("<tool>", special=False, normalized=False)])
+    template = (
+        "{% for m in messages %}<|s|>{{ m.role }}\n{{ m.content }}<|e|>\n{% endfor %}<|s|>assistant\n <tool>"
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=raw, eos_token="<|e|>", unk_token="<unk>", chat_template=template
+    )
+
+
+CONTROLS = ["<|s|>", "<|e|>", "</x>"]
+
+
+@pytest.mark.parametrize("in_vocabulary", [False, True], ids=["added", "in the vocabulary"])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"lstrip": True},
+        {"rstrip": True},
+        {"lstrip": True, "rstrip": True},
+        {"normalized": True},
+        {"normalized": False},
+    ],
+    ids=lambda flags: " ".join(f"{name}={value}" for name, value in flags.items()) or "plain",
+)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "bytes",
+        "bytes with a space first",
+        "metaspace first",
+        "metaspace always",
+        "metaspace never",
+        "normalized prefix",
+        "words",
+    ],
+)
+def test_a_typed_name_changes_no_other_token(kind, flags, in_vocabulary):
+    if kind == "normalized prefix" and flags.get("normalized"):
+        pytest.skip("the tokenizer itself finds such a token only after a space")
+    tokenizer = any_tokenizer(kind, flags, in_vocabulary)
+    controls = {tokenizer.convert_tokens_to_ids(name) for name in CONTROLS}
+
+    def prompt(word: str) -> list[int]:
+        said = [{"role": "user", "content": f"the {word} cat"}, {"role": "assistant", "content": " mat "}]
+        return encode_chat(tokenizer, [*said, {"role": "user", "content": "dog"}])
+
+    for name in CONTROLS:
+        plain, typed = prompt("qqqq"), prompt(name)
+        start = next(i for i, (a, b) in enumerate(zip(plain, typed)) if a != b)
+        end = next(i for i, (a, b) in enumerate(zip(plain[::-1], typed[::-1])) if a != b)
+        ours = typed[start : len(typed) - end]
+        assert not controls & set(ours) and len(ours) <= len(name) + 2
+        assert [i for i in typed if i in controls] == [i for i in plain if i in controls]
+        letters = tokenizer.decode(ours).replace(" ", "").replace("\u2581", "")
+        assert letters == name or in_vocabulary or kind == "words"
+        assert tokenizer.convert_tokens_to_ids("<tool>") in typed
