@@ -16,9 +16,10 @@ from ..models.gguf_reader import GGUFFile
 from ..models.split import cache_folder
 from ..models.weights import ModelError
 from .gguf_config import config_of
-from .gguf_tokenizer import save_tokenizer
+from .gguf_tokenizer import save_tokenizer, tokenizer_notes
+from .model_notes import NOTES_FILE
 
-FORMAT = 1  # of the folder: another number makes every folder anew
+FORMAT = 2  # of the folder: another number makes every folder anew
 
 
 def folder_of(path: Path) -> Path:
@@ -48,6 +49,7 @@ def folder_of(path: Path) -> Path:
             (inner / "generation_config.json").write_text(
                 json.dumps({"eos_token_id": sorted(ends) or None}), "utf-8"
             )
+            (inner / NOTES_FILE).write_text(json.dumps({"notes": tokenizer_notes(file)}), "utf-8")
             try:
                 inner.rename(place)
             except OSError:  # another process was first

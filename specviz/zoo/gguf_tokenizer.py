@@ -40,17 +40,55 @@ NORMAL = 1  # kinds of tokens in a GGUF file
 UNKNOWN = 2
 CONTROL = 3
 USER = 4
-ENDS = {
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end_of_text|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<eos>",
-    "</s>",
+# Tokens that end an answer in llama.cpp, which goes by their names, whatever type a file gives them.
+ENDS = frozenset(
+    (
+        "<|im_end|>",
+        "<|endoftext|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|end_of_text|>",
+        "<|end|>",
+        "<|return|>",
+        "<|call|>",
+        "<|calls|>",
+        "<|flush|>",
+        "<end_of_turn>",
+        "<turn|>",
+        "<end_of_utterance>",
+        "<eos>",
+        "</s>",
+        "<EOT>",
+        "< EOT >",
+        "_<EOT>",
+        "[EOT]",
+        "[EOS]",
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    )
+)
+HARMONY = {"<|return|>", "<|call|>"}  # beside these <|end|> ends one message of several (gpt-oss)
+NO_SPLIT = (None, "default")  # values of tokenizer.ggml.pre that name no rule
+NOTES = {
+    "split": "its file does not say how text is split before the merges (tokenizer.ggml.pre): GPT-2's way is used, and another "
+    "way would give other tokens",
+    "ends": "its file does not mark {names} as control tokens; they are, by their names",
 }
+
+
+def end_names(tokens: list[str]) -> frozenset[str]:
+    """Return the names in a vocabulary that end an answer."""
+    found = ENDS & set(tokens)
+    return found - {"<|end|>"} if found >= HARMONY else found
+
+
+def tokenizer_notes(file: GGUFFile) -> list[str]:
+    """Return what a reader must know of a GGUF file's tokenizer, each the end of a sentence."""
+    tokens, kinds = _texts(file, "tokens"), file.metadata.get("tokenizer.ggml.token_type") or []
+    byte_level = file.metadata.get("tokenizer.ggml.model") == "gpt2"
+    notes = [NOTES["split"]] if byte_level and file.metadata.get("tokenizer.ggml.pre") in NO_SPLIT else []
+    ends = end_names(tokens)
+    unmarked = [token for token, kind in zip(tokens, kinds) if token in ends and kind != CONTROL]
+    return [*notes, NOTES["ends"].format(names=", ".join(unmarked))] if unmarked else notes
 
 
 def save_tokenizer(file: GGUFFile, folder: Path) -> frozenset[int]:
@@ -66,6 +104,8 @@ def save_tokenizer(file: GGUFFile, folder: Path) -> frozenset[int]:
         kinds = [NORMAL] * len(tokens)
     if len(kinds) != len(tokens) or not all(type(kind) is int for kind in kinds):
         raise ModelError(f"{file.name} does not say of which kind each token is", "gguf.token_types")
+    names = end_names(tokens)
+    kinds = [CONTROL if token in names else kind for token, kind in zip(tokens, kinds)]
     model = file.metadata.get("tokenizer.ggml.model")
     if model == "gpt2":
         tokenizer = _byte_level(file, tokens, kinds)
@@ -82,9 +122,7 @@ def save_tokenizer(file: GGUFFile, folder: Path) -> frozenset[int]:
         tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
     ends = {i for key in ("eos", "eot", "eom") if (i := _id(file, key, len(tokens))) is not None}
-    return frozenset(
-        ends | {i for i, (token, kind) in enumerate(zip(tokens, kinds)) if kind == CONTROL and token in ENDS}
-    )
+    return frozenset(ends | {i for i, token in enumerate(tokens) if token in names})
 
 
 def vocabulary_size(file: GGUFFile) -> int:

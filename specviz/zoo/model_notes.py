@@ -47,6 +47,7 @@ NEUTRAL: dict[str, Any] = {
     "max_time": None,
     "top_h": None,
 }
+NOTES_FILE = "gguf_notes.json"  # of the folder made for a GGUF file: notes that its metadata need
 SETTINGS = 6  # most settings that are named
 
 
@@ -55,9 +56,10 @@ def model_notes(folder: Path) -> list[str]:
     read."""
     try:
         config, settings = read_json(folder, "config.json"), read_json(folder, "generation_config.json")
+        own = read_json(folder, NOTES_FILE).get("notes", [])
     except ZooError:  # loading reports it
         return []
-    return [*_cut_context(config), *_recommended(settings)]
+    return [*own, *_cut_context(config), *_unstretched(config), *_recommended(settings)]
 
 
 def _cut_context(config: dict[str, Any]) -> list[str]:
@@ -67,6 +69,25 @@ def _cut_context(config: dict[str, Any]) -> list[str]:
     if fixed is None or type(stated) is not int or stated <= fixed:
         return []
     return [f"texts of up to {fixed:,} tokens, not {stated:,}: its rotary angles change beyond that"]
+
+
+def _unstretched(config: dict[str, Any]) -> list[str]:
+    """Return the note on a config.json with yarn scaling that gives the length before it as the context."""
+    text = config.get("text_config")
+    inner = text if isinstance(text, dict) else config
+    rope = inner.get("rope_scaling") or inner.get("rope_parameters") or {}
+    if not isinstance(rope, dict) or (rope.get("rope_type") or rope.get("type")) != "yarn":
+        return []
+    stated, factor = inner.get("max_position_embeddings"), rope.get("factor")
+    old = rope.get("original_max_position_embeddings") or stated
+    if type(stated) is not int or type(old) is not int or type(factor) not in (int, float):
+        return []
+    reach = int(old * factor)
+    if stated > old or reach <= stated:
+        return []
+    return [
+        f"texts of up to {stated:,} tokens, as max_position_embeddings says; yarn scaling reaches {reach:,}"
+    ]
 
 
 def _recommended(settings: dict[str, Any]) -> list[str]:

@@ -28,7 +28,9 @@ from specviz.training.job import fingerprint
 from specviz.zoo import forget
 from specviz.zoo.backends import FORWARDS
 from specviz.zoo.gguf_export import export
+from specviz.zoo.gguf_tokenizer import ENDS, NOTES, end_names, save_tokenizer, tokenizer_notes
 from specviz.zoo.registry import register
+from specviz.zoo.tokenizer import open_tokenizer
 
 from ..message_codes import refuses
 from ..run.fakes import byte_level
@@ -117,6 +119,37 @@ def test_tokenizer_template_and_end_tokens_are_those_of_the_file(tmp_path):
         assert ours.encode(text) == theirs.encode(text)
     assert ours.chat_template == theirs.chat_template and {2, 5} <= loaded.end_tokens
     assert collect(Session(loaded, "prompt_lookup").run("the cat sat", 8)).token_ids
+
+
+@pytest.mark.parametrize("pre, noted", [("gpt-2", False), ("smollm", False), ("default", True), (None, True)])
+def test_a_file_that_does_not_say_how_text_is_split_is_noted(tmp_path, pre, noted):
+    gguf_files.write(tmp_path / "m.gguf", keys={"tokenizer.ggml.pre": pre})
+    notes = load(str(tmp_path / "m.gguf")).notes
+    assert [note for note in notes if note == NOTES["split"]] == [NOTES["split"]] * noted
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4])
+def test_tokens_that_end_an_answer_in_llama_cpp_do_here_by_their_names(tmp_path, kind):
+    stored = gguf_files.vocabulary("gpt-2")
+    tokens, kinds = (list(stored[f"tokenizer.ggml.{key}"]) for key in ("tokens", "token_type"))
+    names = sorted(ENDS - {"<|end|>"})
+    at = range(len(tokens) - len(names), len(tokens))
+    tokens[at.start :], kinds[at.start :] = names, [kind] * len(names)
+    merges = [m for m in stored["tokenizer.ggml.merges"] if {*m.split(), m.replace(" ", "")} <= set(tokens)]
+    keys = {"tokens": tokens, "token_type": kinds, "merges": merges}
+    gguf_files.write(
+        tmp_path / "m.gguf", keys={f"tokenizer.ggml.{key}": value for key, value in keys.items()}
+    )
+    file = GGUFFile(tmp_path / "m.gguf")
+    (tmp_path / "made").mkdir()
+    assert save_tokenizer(file, tmp_path / "made") == {2, *at}  # 2: named by eos_token_id
+    added = open_tokenizer(tmp_path / "made").added_tokens_decoder
+    assert all(added[i].special for i in at) and bool(tokenizer_notes(file)) == (kind != 3)
+
+
+def test_the_end_of_a_message_among_several_ends_no_answer():
+    assert end_names(["a", "<|end|>"]) == {"<|end|>"}
+    assert end_names(["<|end|>", "<|return|>", "<|call|>"]) == {"<|return|>", "<|call|>"}
 
 
 def test_single_digits_and_an_opening_token_are_read_from_the_file(tmp_path):

@@ -43,6 +43,27 @@ def test_a_context_that_is_cut_is_a_note(tmp_path, config, cut):
     assert len(notes) == bool(cut) and (not cut or cut in notes[0] and "131,072" in notes[0])
 
 
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+
+
+@pytest.mark.parametrize(
+    "config, noted",
+    [
+        ({"rope_scaling": YARN, "max_position_embeddings": 32768}, True),
+        ({"rope_parameters": YARN, "max_position_embeddings": 32768}, True),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0}, "max_position_embeddings": 32768}, True),
+        ({"rope_scaling": YARN, "max_position_embeddings": 131072}, False),
+        ({"rope_scaling": YARN | {"factor": 1.0}, "max_position_embeddings": 32768}, False),
+        ({"rope_scaling": YARN | {"factor": "4"}, "max_position_embeddings": 32768}, False),
+        ({"max_position_embeddings": 32768}, False),
+    ],
+)
+def test_yarn_whose_length_is_not_used_is_a_note(tmp_path, config, noted):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    notes = model_notes(tmp_path)
+    assert len(notes) == noted and all("32,768" in note and "131,072" in note for note in notes)
+
+
 @pytest.mark.parametrize(
     "settings, named",
     [
