@@ -13,6 +13,7 @@ from .lanes import Records, method_keys, run_lanes
 
 HEIGHT = 1000  # pixels of the frame
 EVERY = 1.5  # seconds between two pictures of a run in progress
+RATE = 250_000  # bytes a second of them at most: Jupyter drops output above 1 MB/s
 
 
 class Board:
@@ -22,15 +23,24 @@ class Board:
         self.trace, self.height = Trace(records), height
         self._shown_in: int | None = None  # the cell that has displayed it already
 
+    def __repr__(self) -> str:
+        """Return the lanes as text."""
+        return repr(show(self.trace, self.height))
+
     def _repr_html_(self) -> str:
         return show(self.trace, self.height)._repr_html_()
+
+    def bundle(self) -> dict[str, str]:
+        """Return what a notebook stores of the board: HTML, and text for programs that show no HTML."""
+        shown = show(self.trace, self.height)
+        return {"text/html": shown._repr_html_(), "text/plain": repr(shown)}
 
     def _ipython_display_(self) -> None:
         if self._shown_in is not None and self._shown_in == _cell():
             return  # it is on display above
         from IPython.display import display
 
-        display({"text/html": self._repr_html_()}, raw=True)
+        display(self.bundle(), raw=True)
 
     def save(self, path: str) -> None:
         """Write the trace as .jsonl or .jsonl.gz."""
@@ -75,16 +85,17 @@ class _Screen:
     def update(self, records: Records) -> None:
         if time.monotonic() < self._due or not any(record["type"] == "commit" for record in records):
             return
-        self._show(show(records, self._height, autoplay=False)._repr_html_())
-        self._due = time.monotonic() + EVERY
+        shown = show(records, self._height, autoplay=False)._repr_html_()
+        self._show({"text/html": shown, "text/plain": ""})
+        self._due = time.monotonic() + max(EVERY, len(shown) / RATE)
 
     def finish(self, board: Board) -> None:
-        self._show(board._repr_html_())
+        self._show(board.bundle())
         board._shown_in = _cell()
 
-    def _show(self, html: str) -> None:
+    def _show(self, bundle: dict[str, str]) -> None:
         if self._handle is not None:
-            self._handle.update({"text/html": html}, raw=True)
+            self._handle.update(bundle, raw=True)
 
 
 def _cell() -> int | None:

@@ -7,6 +7,7 @@ a content security policy that allows only its own script and style, by digest."
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import html
 import json
@@ -31,6 +32,22 @@ _START = """(() => {
   addEventListener("hashchange", here);
 })();
 """
+
+
+# Unpacks a frame's page. Script and style that are added here run only if the policy names their digests.
+_UNPACK = """(async () => {
+  const data = Uint8Array.from(atob(document.getElementById("packed").textContent), (c) => c.charCodeAt(0));
+  const stream = new Blob([data]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const parts = JSON.parse(await new Response(stream).text());
+  const add = (kind, text, about) => document.body.append(Object.assign(document.createElement(kind), { textContent: text }, about));
+  add("style", parts.style);
+  add("script", parts.trace, { type: "application/json", id: "trace" });
+  add("script", parts.script);
+})().catch((error) => {
+  document.querySelector(".sv").textContent = `The viewer cannot be shown here: ${error.message}`;
+});
+"""
+LONGEST_CELL = 2000  # characters of a lane's text in a table
 
 
 def scripts() -> tuple[str, ...]:
@@ -101,17 +118,78 @@ def to_html(trace: Any, *, title: str = "Speculative decoding, round by round", 
     )
 
 
+def to_frame(trace: Any, *, autoplay: bool = True) -> str:
+    """Return the page of ``to_html`` for a frame in a notebook, a quarter of its size: viewer and trace are
+    packed with gzip. The content security policy still names the viewer's script and style by digest."""
+    js, css = viewer_assets()
+    script, style = js + "\n" + _START.replace("AUTOPLAY", _json(autoplay)), _PAGE_CSS + css
+    parts = {"script": script, "style": style, "trace": _json(records_of(trace))}
+    packed = base64.b64encode(gzip.compress(_json(parts).encode("utf-8"), mtime=0)).decode()
+    policy = (
+        f"default-src 'none'; script-src '{_digest(_UNPACK)}' '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="color-scheme" content="light dark">\n<title>specviz</title>\n</head>\n<body>\n'
+        '<main><div class="sv alone"></div></main>\n'
+        f'<script type="text/plain" id="packed">{packed}</script>\n<script>{_UNPACK}</script>\n</body>\n</html>\n'
+    )
+
+
+def lanes_table(trace: Any) -> list[dict[str, Any]]:
+    """Return a row per lane of a trace, {method, tokens, passes, tokens per pass, tokens/s, text}, for
+    displays without the viewer."""
+    whole, rows = Trace(records_of(trace)), []
+    for lane in sorted({record["lane"] for record in whole.records if record.get("type") == "header"}):
+        totals = whole.totals(lane)
+        tokens, passes, seconds = (totals.get(name, 0) for name in ("tokens", "rounds", "seconds"))
+        rows.append(
+            {
+                "method": str(whole.header(lane).get("method", {}).get("title", "")),
+                "tokens": tokens,
+                "passes": passes,
+                "tokens per pass": round(tokens / passes, 2) if passes else None,
+                "tokens/s": round(tokens / seconds, 1) if seconds else None,
+                "text": whole.text(lane),
+            }
+        )
+    return rows
+
+
 class Display:
-    """A notebook display: the stand-alone page in a sandboxed frame of its own origin."""
+    """A notebook display: the packed page in a sandboxed frame of its own origin, and a table of the lanes
+    for programs that show no frames."""
 
     def __init__(self, trace: Any, height: int = 1200, autoplay: bool = True) -> None:
-        self.page, self.height = to_html(trace, autoplay=autoplay), int(height)
+        records = records_of(trace)
+        self.page, self.height = to_frame(records, autoplay=autoplay), int(height)
+        self._rows = lanes_table(records)
+
+    def __repr__(self) -> str:
+        """Return the lanes as text."""
+        return "\n".join(
+            ", ".join(f"{name}: {value}" for name, value in row.items() if value is not None)
+            for row in self._rows
+        )
 
     def _repr_html_(self) -> str:
+        heads = "".join(f"<th>{html.escape(name)}</th>" for name in (self._rows or [{}])[0])
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row.values()) + "</tr>"
+            for row in self._rows
+        )
         return (
             f'<iframe sandbox="allow-scripts" title="specviz trace" loading="lazy" style="width:100%;height:{self.height}px;border:0" '
             f'srcdoc="{html.escape(self.page, quote=True)}"></iframe>'
+            f"<details><summary>The run as a table</summary><table><tr>{heads}</tr>{rows}</table></details>"
         )
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= LONGEST_CELL else text[:LONGEST_CELL] + "..."
 
 
 def show(trace: Any, height: int = 1200, autoplay: bool = True) -> Display:

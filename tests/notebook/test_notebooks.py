@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from specviz import ROOT, compare, watch
+from specviz.notebook.board import _Screen
 from specviz.notebook.table import lane_rows
 from specviz.trace.files import Trace
 from specviz.trace.page import to_html
@@ -59,10 +60,37 @@ def test_watch_records_a_lane_per_method_and_plain_decoding_last(board):
 
 def test_the_board_is_a_sandboxed_frame_with_the_viewer_inside(board):
     html = board._repr_html_()
-    assert html.startswith('<iframe sandbox="allow-scripts"') and "srcdoc=" in html and "SpecVizBoard" in html
+    assert html.startswith('<iframe sandbox="allow-scripts"') and "srcdoc=" in html
+    stored = board.bundle()
+    assert stored["text/html"] == html and "<details>" in html
+    assert stored["text/plain"] == repr(board) and len(repr(board).splitlines()) >= len(board.trace.lanes)
+    assert all(board.trace.header(lane)["method"]["title"] in repr(board) for lane in board.trace.lanes)
     assert "autoplay: false" in to_html(board.trace, autoplay=False) and "autoplay: true" in to_html(
         board.trace
     )
+
+
+def test_a_growing_board_sends_less_than_jupyter_drops(board, monkeypatch):
+    """Five lanes of 200 tokens, an event every 5 ms: what an hour of updates sends a second, at most."""
+    sent, clock = [], [0.0]
+
+    class Handle:
+        def update(self, bundle, raw):
+            assert raw and set(bundle) == {"text/html", "text/plain"}
+            sent.append((clock[0], sum(map(len, bundle.values()))))
+
+    monkeypatch.setattr("IPython.display.display", lambda *_, **__: Handle())
+    monkeypatch.setattr("specviz.notebook.board.time.monotonic", lambda: clock[0])
+    screen = _Screen(500)
+    records = [dict(record, lane=lane) for lane in range(5) for record in board.trace.of("header", 0)]
+    rounds = [record for record in board.trace.records if record["lane"] == 0][1:-1]
+    for turn in range(600):
+        clock[0] += 0.05
+        records += [dict(record, lane=turn % 5) for record in rounds]
+        screen.update(records)
+    assert len(sent) > 3 and sent[-1][1] > sent[0][1]
+    for (began, size), (then, _) in zip(sent, sent[1:]):
+        assert size / (then - began) <= 250_000
 
 
 def test_a_frame_has_a_row_for_each_round_and_adds_up_to_the_totals(board):

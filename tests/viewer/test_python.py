@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import html
 import json
 import re
 import subprocess
@@ -11,6 +13,7 @@ import sys
 import pytest
 
 from specviz import ROOT
+from specviz.trace.files import Trace
 from specviz.trace.page import VIEWER as ASSETS
 from specviz.trace.page import gradio_parts, records_of, scripts, show, to_html, viewer_assets
 
@@ -133,9 +136,34 @@ def test_a_lone_surrogate_can_still_be_written(tmp_path) -> None:
     (tmp_path / "p.html").write_text(page, encoding="utf-8")
 
 
-def test_the_notebook_display_is_a_sandboxed_frame() -> None:
-    shown = show(RECORDS)._repr_html_()
-    assert shown.startswith('<iframe sandbox="allow-scripts"') and shown.count("<") == 2
+def unpacked(shown: str) -> dict[str, str]:
+    packed = re.search(r'id="packed">([A-Za-z0-9+/=]+)<', html.unescape(shown))[1]
+    return json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+def test_the_notebook_display_is_a_sandboxed_frame_and_a_table() -> None:
+    evil = sample.trace("chain", text="</iframe><script>alert(1)</script>", prompt="<b>")
+    for records in (RECORDS, evil):
+        shown = show(records)._repr_html_()
+        assert shown.startswith('<iframe sandbox="allow-scripts"') and shown.count("<iframe") == 1
+        assert "<script" not in shown and "<b>" not in shown and "unsafe" not in shown
+        parts = unpacked(shown)
+        assert json.loads(parts["trace"]) == records and "SpecVizBoard" in parts["script"]
+        assert f"<td>{html.escape(Trace(records).text(0))}</td>" in shown
+        assert Trace(records).text(0) in repr(show(records))
+    assert len(show(RECORDS)._repr_html_()) < len(html.escape(to_html(RECORDS))) / 3
+
+
+def test_a_packed_frame_shows_the_board(drive, tmp_path) -> None:
+    (tmp_path / "cell.html").write_text(f"<!doctype html>{show(RECORDS)._repr_html_()}", encoding="utf-8")
+
+    def use(page):
+        inside = page.frames[-1]
+        inside.wait_for_selector(".sv .lane")
+        assert inside.evaluate("document.querySelector('.sv').svApi !== undefined")
+        return inside.locator(".sv .lane").count()
+
+    assert drive(use, html=tmp_path / "cell.html") == len(Trace(RECORDS).lanes)
 
 
 def test_gradio_gets_a_constant_template() -> None:
