@@ -27,12 +27,14 @@ class Context:
     """The texts that a logits processor reads.
 
     prompt, output: token ids so far; paths: for each row of logits, the draft tokens from the root to that
-    row, () for the root itself; -1 stands for a draft position without a token.
+    row, () for the root itself; decides: whether the rows are the target's, from which the next tokens of
+    the output are taken.
     """
 
     prompt: Sequence[int]
     output: Sequence[int]
     paths: Sequence[tuple[int, ...]]
+    decides: bool = False
 
 
 class LogitsProcessor(Protocol):
@@ -58,16 +60,31 @@ class Processors:
         tree's tokens."""
         if not self.processors:
             return scores
-        logits = self.rows(scores.logits, row_paths(tree)[: len(scores.logits)], tokens, start)
+        logits = self.rows(scores.logits, row_paths(tree)[: len(scores.logits)], tokens, start, decides=True)
         return replace(scores, logits=logits, raw_logits=scores.model_logits)
 
     def rows(
-        self, logits: Tensor, paths: Sequence[tuple[int, ...]], tokens: Sequence[int], start: int
+        self,
+        logits: Tensor,
+        paths: Sequence[tuple[int, ...]],
+        tokens: Sequence[int],
+        start: int,
+        decides: bool = False,
     ) -> Tensor:
         """Return processed logits [rows, vocab] in float32 or float64. paths: draft tokens from the root to
-        each row; tokens: prompt and output; start: length of the prompt."""
-        context = Context(tokens[:start], tokens[start:], paths)
+        each row, -1 for a probe without a token; tokens: prompt and output; start: length of the prompt;
+        decides: see Context. Rows after a probe without a token follow no text and are returned
+        unchanged."""
         logits = logits.clone() if logits.dtype in (torch.float32, torch.float64) else logits.float()
+        texts = [row for row, path in enumerate(paths) if -1 not in path]
+        if len(texts) == len(paths):
+            return self._processed(logits, Context(tokens[:start], tokens[start:], paths, decides))
+        context = Context(tokens[:start], tokens[start:], [paths[row] for row in texts], decides)
+        at = _indices(texts, logits)
+        logits[at] = self._processed(logits[at], context)
+        return logits
+
+    def _processed(self, logits: Tensor, context: Context) -> Tensor:
         for process in self.processors:
             logits = process(logits, context)
         return logits
@@ -192,9 +209,7 @@ class Penalties:
             :vocab
         ]
         counts = counts.to(logits).expand(len(logits), -1).clone()
-        drafted = [
-            (row, token) for row, path in enumerate(context.paths) for token in path if 0 <= token < vocab
-        ]
+        drafted = [(row, token) for row, path in enumerate(context.paths) for token in path if token < vocab]
         if drafted:
             rows, tokens = (_indices(numbers, logits) for numbers in zip(*drafted))
             counts.index_put_((rows, tokens), logits.new_ones(()), accumulate=True)

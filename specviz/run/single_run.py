@@ -27,6 +27,7 @@ from .batch_prompts import BatchPrompts
 from .copied_tokens import CopiedTokens
 from .cut_at_stop import cut_round
 from .request import explain, max_tree_size
+from .structured import broken_answer
 
 UNUSED = 64  # tries without a success after which a head may be another model's
 
@@ -90,6 +91,7 @@ class Run:
         intact = False
         try:
             yield from self._rounds()
+            self._check_format()
             intact = True
         except (Exception, SystemExit) as error:  # this run ends with a sentence; other lanes go on
             why = explain(self.session.method, error)
@@ -140,6 +142,14 @@ class Run:
             # a batch may have played the next round meanwhile: its events come first
             if ends or (border and self.session.batch is None and self.interrupted()):
                 return
+
+    def _check_format(self) -> None:
+        """Raise SessionError if the answer violates its response format: no surface may hand it out as one
+        that keeps it."""
+        processors = self.session.processors
+        grammar = processors.grammar if processors else None
+        if grammar is not None and not grammar.matches(self.transcript.tokens, complete=False):
+            raise broken_answer()
 
     def _remember(self) -> None:
         """Add the answer to the visitor's memory."""

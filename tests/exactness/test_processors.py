@@ -48,6 +48,24 @@ SAMPLE = sample()
 COUNT = 3
 
 
+class Strict:
+    """Changes nothing, and is as strict as llguidance's matcher: it refuses a token that the vocabulary does
+    not have."""
+
+    def __init__(self, vocab: int):
+        self.vocab = vocab
+
+    def __call__(self, logits: torch.Tensor, context: Context) -> torch.Tensor:
+        for path in context.paths:
+            check_tokens((*context.prompt, *context.output, *path), self.vocab)
+        return logits
+
+
+def check_tokens(text: tuple[int, ...], vocab: int) -> None:
+    if not all(0 <= token < vocab for token in text):
+        raise OverflowError(f"a token outside the vocabulary of {vocab}: {text}")
+
+
 class Bigrams(TokenMask):
     """A grammar on tokens: t may not be followed by t, nor by t + 2."""
 
@@ -55,8 +73,9 @@ class Bigrams(TokenMask):
         self.vocab = vocab
 
     def banned(self, context: Context, path: tuple[int, ...]) -> list[int]:
-        last = (*context.prompt, *context.output, *path)[-1]
-        return [last, (last + 2) % self.vocab]
+        text = (*context.prompt, *context.output, *path)
+        check_tokens(text, self.vocab)
+        return [text[-1], (text[-1] + 2) % self.vocab]
 
 
 @dataclass(frozen=True)
@@ -76,7 +95,8 @@ class Spec:
 
     def processors(self, vocab: int, stop) -> Processors:
         return Processors(
-            [Bigrams(vocab)] * self.grammar
+            [Strict(vocab)]
+            + [Bigrams(vocab)] * self.grammar
             + [BadWords(self.bad)] * bool(self.bad)
             + [MinTokens(self.least, stop)] * bool(self.least)
             + [LogitBias(self.bias)] * bool(self.bias)

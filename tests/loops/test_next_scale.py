@@ -122,6 +122,7 @@ class Repeats(TokenMask):
 
     def banned(self, context, path):
         last = (*context.prompt, *context.output, *path)[-1]
+        assert 0 <= last < WORDS + 12  # llguidance refuses other ids, too
         return [token for token in (last, last + 3) if token < WORDS + 12]
 
 

@@ -3,23 +3,30 @@ valid."""
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from tokenizers import AddedToken
 
-from specviz.core import DraftTree, Verdict
+from specviz.core import DraftTree, Processors, Scores, Verdict
 from specviz.methods import catalogue
-from specviz.run import Session, SessionError, collect
+from specviz.run import Session, SessionError, collect, processors, single_run
 from specviz.run.request import GenerationRequest
 from specviz.run.result import RunFailed
-from specviz.run.structured import Grammar, GrammarMask
+from specviz.run.structured import Grammar, GrammarMask, Vocabulary
+from specviz.targets.tiny import TinyNet
 from specviz.verifiers import TokenRejection
+from specviz.zoo.codec import TextCodec
+from specviz.zoo.text import TokenBytes
 
 from ..message_codes import refuses
-from .fakes import FakeLoaded, byte_level
+from .fakes import FakeLoaded, byte_level, metaspace, pieces, wordpiece
 
 SCHEMA = {
     "type": "object",
@@ -40,6 +47,25 @@ FORMATS = {
         "lark": 'start: greeting " " name\ngreeting: "hello" | "good day"\nname: /[A-Z][a-z]{2,4}/',
     },
 }
+
+
+def schema(given: dict) -> dict:
+    return {"type": "json_schema", "json_schema": {"schema": given}}
+
+
+def conflicting(listed: str, by_pattern: str, pattern: str = "^ab?$") -> dict:
+    """An object whose required property is listed, and matches a pattern."""
+    return schema(
+        {
+            "type": "object",
+            "properties": {"ab": {"type": listed, "maximum": 99, "minimum": 0}},
+            "patternProperties": {pattern: {"type": by_pattern}},
+            "additionalProperties": False,
+            "required": ["ab"],
+        }
+    )
+
+
 METHODS = (
     "speculative",
     "draft_tree",
@@ -78,9 +104,10 @@ def valid(kind: str, text: str) -> bool:
     )
 
 
-def answer(method: str, kind: str, temperature: float = 0.0, seed: int = 0, **settings):
+def answer(method: str, kind: str | dict, temperature: float = 0.0, seed: int = 0, **settings):
+    response_format = kind if isinstance(kind, dict) else FORMATS[kind]
     request = GenerationRequest(
-        temperature=temperature, seed=seed, max_tokens=100, response_format=FORMATS[kind], **settings
+        temperature=temperature, seed=seed, max_tokens=100, response_format=response_format, **settings
     )
     return collect(Session(FakeLoaded(ends=True), method, request=request).run("the cat sat"))
 
@@ -174,10 +201,6 @@ def test_a_model_without_end_tokens_is_refused():
 
 
 def test_each_row_of_a_tree_has_the_mask_of_its_own_path():
-    import torch
-
-    from specviz.core import Processors, Scores
-
     tokenizer = byte_level()
     a, b, c, dash = (tokenizer.encode(x, add_special_tokens=False)[0] for x in "abc-")
     mask = GrammarMask(
@@ -260,16 +283,149 @@ def test_a_format_made_to_be_slow_is_compiled_and_followed(response_format):
 
 @pytest.mark.parametrize("method", ["autoregressive", "speculative", "grammar_forced"])
 @pytest.mark.parametrize(
-    "response_format",
+    "response_format, code",
     [
-        {"type": "regex", "regex": "a{1000000000}"},
-        {"type": "json_schema", "json_schema": {"schema": {"type": "integer", "multipleOf": 999999937}}},
+        ({"type": "regex", "regex": "a{1000000000}"}, "format.work"),
+        ({"type": "lark", "lark": 'start: again\nagain: "x" again'}, "format.work"),
+        ({"type": "lark", "lark": 'start: "a" B\nB: /b+x/ & /b+y/'}, "format.dead_end"),
     ],
-    ids=["repeats", "multiples"],
+    ids=["repeats", "endless", "dead-end"],
 )
-def test_a_format_that_the_matcher_gives_up_on_ends_the_run_with_a_sentence(response_format, method):
+def test_a_format_that_the_matcher_gives_up_on_ends_the_run_with_its_reason(response_format, code, method):
     """Otherwise the answer would end, or go on without the format."""
     request = GenerationRequest(response_format=response_format, max_tokens=8)
-    with pytest.raises(RunFailed) as told:
-        collect(Session(FakeLoaded(ends=True), method, request=request).run("the cat sat"))
-    assert "response format" in str(told.value) and "\n" not in str(told.value)
+    run = Session(FakeLoaded(ends=True), method, request=request).open("the cat sat")
+    raised = []
+    explain = single_run.explain
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            single_run, "explain", lambda method, error: raised.append(error) or explain(method, error)
+        )
+        with pytest.raises(RunFailed):
+            collect(run.events)
+    assert [error.code for error in raised] == [code]
+
+
+@pytest.mark.parametrize(
+    "response_format, code",
+    [
+        (schema({"type": "integer", "multipleOf": 999999937}), "format.work"),
+        ({"type": "regex", "regex": r"[^\s\S]"}, "format.dead_end"),
+        ({"type": "lark", "lark": "start: A\nA: /a+x/ & /a+y/"}, "format.dead_end"),
+        (conflicting("integer", "string"), "format.grammar"),
+        (conflicting("integer", "integer", "^ab$"), "format.patterns"),
+        (schema({"items": conflicting("integer", "integer", "b$|^ab$")["json_schema"]["schema"]}), None),
+        (
+            schema({"items": conflicting("integer", "integer", "^ab$")["json_schema"]["schema"]}),
+            "format.patterns",
+        ),
+    ],
+    ids=["multiples", "no-character", "no-text", "contradiction", "no-other-key", "other-keys", "nested"],
+)
+def test_a_format_without_any_text_is_refused_before_the_run(response_format, code):
+    with refuses(SessionError, code) if code else nullcontext():
+        Session(
+            FakeLoaded(ends=True), "speculative", request=GenerationRequest(response_format=response_format)
+        )
+
+
+def test_a_pattern_over_a_listed_property_holds_for_it():
+    text = answer("speculative", conflicting("integer", "integer")).text
+    assert re.match(r'\{"ab":\d+[,}]', text)
+
+
+NAME = "<|end|>"  # the end token; other control tokens have names, too
+LITERALS = {
+    "enum": (schema({"enum": [NAME]}), json.dumps(NAME)),
+    "const": (schema({"const": ["<|user|>", NAME]}), json.dumps(["<|user|>", NAME], separators=(",", ":"))),
+    "key": (
+        schema(
+            {
+                "type": "object",
+                "properties": {NAME: {"const": 1}},
+                "required": [NAME],
+                "additionalProperties": False,
+            }
+        ),
+        json.dumps({NAME: 1}, separators=(",", ":")),
+    ),
+    "choice": ({"type": "choice", "choice": [NAME]}, NAME),
+    "regex": ({"type": "regex", "regex": r"a<\|end\|>b"}, f"a{NAME}b"),
+    "lark": ({"type": "lark", "lark": f'start: "{NAME}" "<|pad|>"'}, f"{NAME}<|pad|>"),
+    "tag": ({"type": "choice", "choice": ["<tag>x</tag>"]}, "<tag>x</tag>"),
+}
+
+
+@pytest.fixture(scope="module")
+def tagged():
+    """The vocabulary holds <tag> as an added token that is text, and </tag> as a control token."""
+    loaded = FakeLoaded(ends=True)
+    loaded.tokenizer = copy.deepcopy(loaded.tokenizer)
+    loaded.tokenizer.add_tokens([AddedToken("<tag>", special=False), AddedToken("</tag>", special=True)])
+    loaded.codec = TextCodec(lambda: loaded.tokenizer)
+    loaded.token_bytes, loaded.vocab = loaded.codec.table, len(loaded.tokenizer)
+    loaded.net = TinyNet(loaded.vocab, 0)
+    loaded.draft = loaded.net.interpolate(TinyNet(loaded.vocab, 1), 0.1)
+    return loaded
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "method", ["autoregressive", "speculative", "draft_tree", "lookahead", "grammar_forced"]
+)
+@pytest.mark.parametrize("kind", LITERALS)
+def test_a_literal_that_is_the_name_of_a_token_is_written_as_text(tagged, kind, method, temperature):
+    response_format, text = LITERALS[kind]
+    request = GenerationRequest(response_format=response_format, max_tokens=60, temperature=temperature)
+    found = collect(Session(tagged, method, request=request).run("the cat sat"))
+    assert (found.text, found.finish_reason) == (text, "stop")
+    assert not tagged.token_bytes.special.intersection(found.token_ids[:-1])
+
+
+@pytest.mark.parametrize(
+    "tokenizer", [byte_level, pieces, metaspace, wordpiece], ids=lambda made: made.__name__
+)
+def test_the_grammar_reads_a_token_as_the_answer_shows_it(tokenizer):
+    """Of each kind of tokenizer: forced text is encoded to tokens that spell it, wherever it stands."""
+    made = tokenizer()
+    ends = [made.convert_tokens_to_ids("[SEP]") if made.eos_token_id is None else made.eos_token_id]
+    words = Vocabulary(made, len(made) + 2, ends)
+    table = TokenBytes(made)
+    for token in range(len(made) + 2):
+        special = token in words.special_token_ids
+        assert special == (token in ends or not table.output_bytes(token))
+        assert special or words.tokens[token] == table(token)
+    for text in (" the", "the cat", "at", f"s{made.eos_token or '[SEP]'}at"):
+        found = words(text)
+        assert not set(found).intersection(words.special_token_ids)
+        assert b"".join(words.tokens[token] for token in found) in (text.encode(), b"")
+    assert words(" the") != []
+
+
+class Unmasked(GrammarMask):
+    """Wrong: leaves the first token free."""
+
+    def __call__(self, logits, context):
+        return super().__call__(logits, context) if context.output else logits
+
+
+@pytest.mark.parametrize("method", ["autoregressive", "speculative", "draft_tree", "pearl", "bass"])
+def test_an_answer_that_leaves_its_format_is_an_error(monkeypatch, method):
+    monkeypatch.setattr(processors, "GrammarMask", Unmasked)
+    request = GenerationRequest(response_format={"type": "choice", "choice": ["zebra"]}, max_tokens=9)
+    for most in (1, 9):  # noticed by the next round's mask, or when the answer is finished
+        with pytest.raises(RunFailed):
+            collect(Session(FakeLoaded(ends=True), method, request=request).run("the cat sat", most))
+
+
+def test_a_mask_reads_no_token_that_the_vocabulary_does_not_have():
+    mask = GrammarMask(
+        Grammar(FORMATS["regex"], byte_level(), len(byte_level()), [byte_level().eos_token_id])
+    )
+    a = byte_level().encode("a", add_special_tokens=False)[0]
+    rows = torch.zeros(4, len(byte_level()))
+    masked = Processors([mask]).rows(rows, [(), (a,), (a, 10**6), (a, -1, a)], [1], 1)
+    assert [bool(row.isinf().any()) for row in masked] == [True, True, False, False]
+    with pytest.raises(SessionError) as refused:
+        Processors([mask]).scores(DraftTree(), Scores(rows[:1]), [1, 10**6], 1)
+    assert refused.value.code == "format.broken"
