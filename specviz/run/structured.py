@@ -9,6 +9,7 @@ all paths of a tree.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from importlib.util import find_spec
@@ -96,7 +97,7 @@ def _check_patterns(response_format: dict[str, Any], tokenizer: Any) -> None:
     would allow a comma after the last of these, and no key after the comma."""
     import llguidance
 
-    objects = [response_format]
+    objects: list[Any] = [response_format, *_schemas_of(response_format.get("lark", ""))]
     while objects:
         one = objects.pop()
         if isinstance(one, list):
@@ -128,6 +129,15 @@ def _check_patterns(response_format: dict[str, Any], tokenizer: Any) -> None:
                     f"response_format: patternProperties {names} match listed properties only.",
                     "format.patterns",
                 )
+
+
+def _schemas_of(lark: str) -> Iterable[Any]:
+    """Yield the JSON schemas inside a Lark grammar."""
+    for found in re.finditer(r"%json\s*", lark):
+        try:
+            yield json.JSONDecoder().raw_decode(lark, found.end())[0]
+        except ValueError:  # llguidance has the message
+            continue
 
 
 def _problem(matcher: Any) -> str:

@@ -1,7 +1,8 @@
 """Tool calls: parse ``tool_choice``, constrain an answer to a call, and find the calls in an answer.
 
 Two formats of a call are known: Hermes' (a template that has ``<tool_call>``, as those of Qwen 2.5 and 3),
-and for any other template that reads tools a bare JSON object. Both hold {"name", "arguments"}.
+and for any other template that reads tools a bare JSON object. Both hold {"name", "arguments"}, or {"name",
+"parameters"} if the template writes calls so (Llama 3.1 and 3.2).
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..zoo.text import replace_lone_surrogates
 from .errors import SessionError
 
 CHOICES = ("none", "auto", "required")
 BEGIN = "<tool_call>"
 END = "</tool_call>"
+KEYS = ("arguments", "parameters")  # of a call's arguments
 CALL = re.compile(re.escape(BEGIN) + r"(.*?)" + re.escape(END), re.DOTALL)
 SPACED = {
     "whitespace_flexible": False,
@@ -69,17 +72,33 @@ def is_tagged(tokenizer: Any) -> bool:
     return BEGIN in json.dumps(getattr(tokenizer, "chat_template", None) or "")
 
 
+def arguments_key(tokenizer: Any) -> str:
+    """Return the key of a call's arguments as the chat template writes it: one of KEYS."""
+    name, argument = "specviz_call", "specviz_argument"  # the tool has other names
+    call = {"type": "function", "function": {"name": name, "arguments": {argument: 1}}}
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    tool = {"type": "function", "function": {"name": "x", "description": "x", "parameters": schema}}
+    turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    try:
+        shown = tokenizer.apply_chat_template(turns, tools=[tool], tokenize=False)
+    except Exception:  # a template may refuse any conversation, in any way
+        return KEYS[0]
+    written = shown.rpartition(name)[2].partition(argument)[0] if name in shown else ""
+    return next((key for key in KEYS[1:] if f'"{key}"' in written), KEYS[0])
+
+
 def call_format(tools: Sequence[dict[str, Any]], tokenizer: Any) -> dict[str, Any] | None:
     """Return the response format of one call of one of these tools, in the format of the chat template;
     None without tools."""
     if not tools:
         return None
     before, after = (f"{BEGIN}\n", f"\n{END}") if is_tagged(tokenizer) else ("", "")
+    key = arguments_key(tokenizer)
     rules = [f"start: {' | '.join(f'call_{i}' for i in range(len(tools)))}"]
     for i, tool in enumerate(tools):
         function = tool["function"]
         schema = {"type": "object", **(function.get("parameters") or {}), "x-guidance": SPACED}
-        begin = f'{before}{{"name": {json.dumps(function["name"])}, "arguments": '
+        begin = f'{before}{{"name": {json.dumps(function["name"])}, "{key}": '
         rules.append(f"call_{i}: {json.dumps(begin)} arguments_{i} {json.dumps('}' + after)}")
         rules.append(f"arguments_{i}: %json {json.dumps(schema)}")
     return {"type": "lark", "lark": "\n".join(rules)}
@@ -130,15 +149,12 @@ class CallReader:
     def _call(self, text: str) -> Call | None:
         try:
             given = json.loads(text)
+            arguments = [given[key] for key in KEYS if key in given] if isinstance(given, dict) else []
+            if len(arguments) != 1 or not isinstance(arguments[0], dict):
+                return None
+            # NaN and numbers beyond the range of a float are not JSON
+            written = json.dumps(arguments[0], ensure_ascii=False, allow_nan=False)
         except (ValueError, RecursionError):
             return None
-        good = (
-            isinstance(given, dict)
-            and given.get("name") in tool_names(self.tools)
-            and isinstance(given.get("arguments"), dict)
-        )
-        return (
-            {"name": given["name"], "arguments": json.dumps(given["arguments"], ensure_ascii=False)}
-            if good
-            else None
-        )
+        known = isinstance(given.get("name"), str) and given["name"] in tool_names(self.tools)
+        return {"name": given["name"], "arguments": replace_lone_surrogates(written)} if known else None

@@ -16,6 +16,12 @@ from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 Message = dict[str, Any]  # {"role", "content"}
+TAGS = (
+    "<tool_call>",
+    "</tool_call>",
+    "<think>",
+    "</think>",
+)  # marks that readers of an answer look for: text, also where a vocabulary holds them as control tokens
 
 
 def _alphabet() -> dict[str, int]:
@@ -41,14 +47,15 @@ class TokenBytes:
     anything else.
 
     Calling it with an id returns the token's bytes; for a special token, its name. ``output_bytes`` returns
-    the bytes that a token adds to the text: none for a special token. Ids outside the vocabulary have no
-    bytes."""
+    the bytes that a token adds to the text: none for a special token. TAGS are never special. Ids outside
+    the vocabulary have no bytes."""
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
         self._added = {int(i): str(t) for i, t in tokenizer.added_tokens_decoder.items()}
         marked = {int(i) for i, t in tokenizer.added_tokens_decoder.items() if getattr(t, "special", False)}
-        self.special = frozenset(marked | {int(i) for i in tokenizer.all_special_ids})
+        marked |= {int(i) for i in tokenizer.all_special_ids}
+        self.special = frozenset(i for i in marked if self._added.get(i) not in TAGS)
         self._known: dict[int, bytes] = {}
         kinds = self._decoders()
         self._alphabet = _alphabet() if "ByteLevel" in kinds else {}

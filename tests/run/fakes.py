@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import lru_cache
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -158,3 +159,16 @@ class FakeLoaded:
 
     def knob_limits(self, method):
         return {}
+
+
+def with_tokens(*added: AddedToken, context: int = 128) -> FakeLoaded:
+    """A tiny pair with an end token, and a tokenizer of its own that also holds these tokens."""
+    found = FakeLoaded(context, ends=True)
+    tokenizer = found.tokenizer = copy.deepcopy(found.tokenizer)
+    tokenizer.add_tokens(list(added))
+    found.codec = TextCodec(lambda: tokenizer)
+    found.token_bytes = found.codec.table
+    found.vocab = len(tokenizer)
+    found.net = TinyNet(found.vocab, 0)
+    found.draft = found.net.interpolate(TinyNet(found.vocab, 1), 0.1)
+    return found

@@ -3,7 +3,6 @@ valid."""
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from contextlib import nullcontext
@@ -20,13 +19,11 @@ from specviz.run import Session, SessionError, collect, processors, single_run
 from specviz.run.request import GenerationRequest
 from specviz.run.result import RunFailed
 from specviz.run.structured import Grammar, GrammarMask, Vocabulary
-from specviz.targets.tiny import TinyNet
 from specviz.verifiers import TokenRejection
-from specviz.zoo.codec import TextCodec
 from specviz.zoo.text import TokenBytes
 
 from ..message_codes import refuses
-from .fakes import FakeLoaded, byte_level, metaspace, pieces, wordpiece
+from .fakes import FakeLoaded, byte_level, metaspace, pieces, with_tokens, wordpiece
 
 SCHEMA = {
     "type": "object",
@@ -359,14 +356,7 @@ LITERALS = {
 @pytest.fixture(scope="module")
 def tagged():
     """The vocabulary holds <tag> as an added token that is text, and </tag> as a control token."""
-    loaded = FakeLoaded(ends=True)
-    loaded.tokenizer = copy.deepcopy(loaded.tokenizer)
-    loaded.tokenizer.add_tokens([AddedToken("<tag>", special=False), AddedToken("</tag>", special=True)])
-    loaded.codec = TextCodec(lambda: loaded.tokenizer)
-    loaded.token_bytes, loaded.vocab = loaded.codec.table, len(loaded.tokenizer)
-    loaded.net = TinyNet(loaded.vocab, 0)
-    loaded.draft = loaded.net.interpolate(TinyNet(loaded.vocab, 1), 0.1)
-    return loaded
+    return with_tokens(AddedToken("<tag>", special=False), AddedToken("</tag>", special=True))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from specviz.zoo.text import TokenBytes, Transcript, encode_chat, encode_plain
+from specviz.zoo.text import TAGS, TokenBytes, Transcript, encode_chat, encode_plain
 
-from ..run.fakes import byte_level, metaspace, pieces, wordpiece
+from ..run.fakes import byte_level, metaspace, pieces, with_tokens, wordpiece
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 TRICKY = [
@@ -70,6 +70,14 @@ def test_a_special_token_says_nothing_but_has_a_name():
     table, end = TokenBytes(tokenizer), tokenizer.eos_token_id
     assert table(end) == b"<|end|>" and table.output_bytes(end) == b"" and end in table.special
     assert table(10**6) == b"" and table.output_bytes(10**6) == b""
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_tag_is_text_also_as_a_control_token(tag):
+    tokenizer = with_tokens(AddedToken(tag, special=True)).tokenizer
+    token = tokenizer.convert_tokens_to_ids(tag)
+    assert token not in TokenBytes(tokenizer).special and written(tokenizer, [token]).text == tag
+    assert token not in encode_plain(tokenizer, tag), "typed text stays letters"
 
 
 def test_half_a_character_on_a_rejected_branch_leaves_the_text_whole():
