@@ -31,6 +31,7 @@ MOST_STOPS = 16  # stop strings
 LONGEST_STOP = 200  # characters of one
 
 
+MOST_SEED = 2**53
 MOST_TOKENS = 2**20  # tokens of an answer
 MOST_COPIES = 32  # answers (n)
 MOST_LOGPROBS = 20  # top log-probabilities per token
@@ -173,6 +174,11 @@ class GenerationRequest:
                 f"min_tokens must be at most max_tokens ({self.max_tokens}), not {self.min_tokens}.",
                 "request.min_tokens",
             )
+        if self.seed + self.n - 1 > MOST_SEED:
+            raise SessionError(
+                f"Answer i has seed + i, and seeds end at {MOST_SEED}: n is at most {MOST_SEED - self.seed + 1}.",
+                "request.seed",
+            )
         if self.is_constrained and self.ignore_eos:
             raise SessionError(
                 "ignore_eos does not go with response_format: a complete answer ends with an end token.",
@@ -203,6 +209,12 @@ class GenerationRequest:
     def is_constrained(self) -> bool:
         """Whether a grammar masks the logits of the answer."""
         return self.response_format is not None or bool(self.must_call)
+
+    @property
+    def bans_tokens(self) -> str:
+        """The name of a field that forbids tokens, or may (a logit bias); empty without one."""
+        fields = ("bad_words", "min_tokens", "logit_bias")
+        return next((name for name in fields if getattr(self, name)), "")
 
     @property
     def changes_logits(self) -> bool:
@@ -255,13 +267,19 @@ def read_bias(given: Any) -> tuple[tuple[int, float], ...]:
     pairs = list(given.items()) if isinstance(given, dict) else list(given)
     if not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs):
         raise SessionError("logit_bias is an object of token ids with their biases.", "request.logit_bias")
-    return tuple(
+    read = [
         (
             read_integer("logit_bias: a token id", token, 0, 2**31),
             max(-BIAS, min(BIAS, read_number("logit_bias", bias))),
         )
         for token, bias in pairs
-    )
+    ]
+    tokens: set[int] = set()
+    for token, _ in read:
+        if token in tokens:
+            raise SessionError(f"logit_bias has token {token} twice.", "request.logit_bias_twice")
+        tokens.add(token)
+    return tuple(read)
 
 
 def _between(name: str, value: Any, low: float, high: float) -> float:
@@ -305,7 +323,7 @@ def read_sampling(
             read_number("temperature", temperature),
             read_integer("top_k", top_k),
             read_number("top_p", top_p),
-            read_integer("seed", seed, -(2**53), 2**53),
+            read_integer("seed", seed, -MOST_SEED, MOST_SEED),
             read_number("min_p", min_p),
         )
     except ValueError as error:

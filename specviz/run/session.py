@@ -110,6 +110,11 @@ class Session:
                 f"{self.method.title} {self.method.unchecked}: it does not go with response_format.",
                 "request.response_format_unchecked",
             )
+        if self.request.bans_tokens and self.method.unchecked:
+            raise SessionError(
+                f"{self.method.title} {self.method.unchecked}: it does not go with {self.request.bans_tokens}.",
+                "request.ban_unchecked",
+            )
         if self.method.exactness == "greedy only" and sampling.temperature > 0:
             raise SessionError(
                 f"{self.method.title} works at temperature 0 only; set the temperature to 0.",

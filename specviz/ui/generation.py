@@ -18,7 +18,8 @@ TOP = 5  # best tokens of each distribution that are kept in the trace
 @dataclass(frozen=True)
 class Generation:
     """A request for generation. prompt: messages, or text without a chat template if ``raw``; fields: those
-    of run.request.GenerationRequest; owner: whose KV caches may be reused."""
+    of run.request.GenerationRequest; owner: whose KV caches may be reused; seeded: the caller chose the seed,
+    so the answer may depend on no measured time."""
 
     prompt: Any
     raw: bool
@@ -26,6 +27,7 @@ class Generation:
     knobs: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, Any] = field(default_factory=dict)
     owner: str = ""  # whose conversation it is: KV caches are reused within it only
+    seeded: bool = False
 
 
 def generate(
@@ -52,7 +54,9 @@ def answers(
     from ..run.session import Session
 
     request = GenerationRequest.for_model(asked.fields, loaded, {"temperature": 1.0})
-    sessions = Session(loaded, asked.method, asked.knobs, request=request, batch=batch).each()
+    sessions = Session(
+        loaded, asked.method, asked.knobs, request=request, batch=batch, deterministic=asked.seeded
+    ).each()
     if caches is not None:
         for session in sessions:
             session.lease(caches, asked.owner, asked.prompt, asked.raw)

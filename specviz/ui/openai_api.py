@@ -226,6 +226,7 @@ class OpenAIApi:
         fields = {name: body[name] for name in REQUEST_FIELDS if body.get(name) is not None}
         _stream_fields(body)
         length = body.get("max_completion_tokens")
+        seeded = "seed" in fields
         fields |= {
             "max_tokens": fields.get("max_tokens", NEW_TOKENS) if length is None else length,
             "logprobs": kind.logprobs(body),
@@ -236,7 +237,7 @@ class OpenAIApi:
             if not isinstance(fields.get(name, 1), int) or not 1 <= fields.get(name, 1) <= most:
                 raise Refused("openai.value", field=name, form=f"a whole number from 1 to {most}")
         fields |= kind.picture(body)
-        return target, Generation(kind.prompt(body), kind.raw, method, knobs, fields, owner)
+        return target, Generation(kind.prompt(body), kind.raw, method, knobs, fields, owner, seeded)
 
     def _method(self, asked: Any, target: str | None) -> tuple[str, dict[str, Any]]:
         asked = {} if asked is None else asked

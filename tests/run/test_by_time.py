@@ -6,6 +6,7 @@ import pytest
 from specviz import Sampling, Session, load
 from specviz.core.state import Costs
 from specviz.methods import catalogue
+from specviz.ui.generation import Generation, generate
 
 TEXT = "one two one two one"
 
@@ -34,6 +35,15 @@ def test_whatever_asks_for_measured_costs_is_declared(at_home, asked):
             )
             undeclared += [key] * (Costs in asked)
     assert not undeclared
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+def test_an_answer_with_a_chosen_seed_asks_for_no_measured_costs(at_home, asked, seeded):
+    """Of the endpoint's generation, which the page's ``deterministic`` does not reach."""
+    fields = {"temperature": 1.0, "seed": 5, "max_tokens": 24}
+    request = Generation(TEXT, True, "cost_ratio", {}, fields, seeded=seeded)
+    list(generate(load(device="cpu"), request, 60.0))
+    assert (Costs in asked) is not seeded
 
 
 @pytest.mark.parametrize("key", ["cost_ratio", "sequoia", "prompt_lookup"])

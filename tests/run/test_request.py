@@ -113,6 +113,12 @@ def test_a_run_gives_one_answer_and_each_gives_all_of_them():
     ]
 
 
+def test_the_seeds_of_all_answers_are_checked_before_the_first():
+    assert [one.seed for one in GenerationRequest(n=2, seed=2**53 - 1).each()] == [2**53 - 1, 2**53]
+    with refuses(SessionError, "request.seed"):
+        GenerationRequest(n=2, seed=2**53)
+
+
 @pytest.mark.parametrize(
     "field, value",
     [
@@ -129,6 +135,8 @@ def test_a_run_gives_one_answer_and_each_gives_all_of_them():
         ("logit_bias", [1]),
         ("logit_bias", {"a": 1}),
         ("logit_bias", {str(i): 1 for i in range(2000)}),
+        ("logit_bias", [[5, 1], [6, 1], [5, -1]]),
+        ("logit_bias", {"5": 1, "05": 1}),
         ("bad_words", [""]),
         ("bad_words", ["x" * 300]),
         ("min_tokens", 999),

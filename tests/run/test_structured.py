@@ -235,7 +235,22 @@ def test_forced_tokens_end_where_there_is_a_choice():
     )
 
 
-@pytest.mark.parametrize("method", ["superposed", "fastcot", "contrastive_decoding"])
+UNCHECKED = sorted(key for key, method in catalogue().items() if method.unchecked)
+
+
+@pytest.mark.parametrize("method", UNCHECKED)
+@pytest.mark.parametrize(
+    "fields",
+    [{"logit_bias": {"7": -100}}, {"bad_words": ["cat"]}, {"min_tokens": 3}],
+    ids=lambda given: next(iter(given)),
+)
+def test_a_method_that_writes_unchecked_tokens_refuses_bans(method, fields):
+    Session(FakeLoaded(ends=True), method, request=GenerationRequest(presence_penalty=1.0))
+    with refuses(SessionError, "request.ban_unchecked", catalogue()[method].unchecked, next(iter(fields))):
+        Session(FakeLoaded(ends=True), method, request=GenerationRequest(**fields))
+
+
+@pytest.mark.parametrize("method", UNCHECKED)
 def test_a_method_that_writes_unchecked_tokens_is_refused_with_its_reason(method):
     with pytest.raises(SessionError) as refused:
         Session(FakeLoaded(ends=True), method, request=GenerationRequest(response_format=FORMATS["regex"]))

@@ -341,6 +341,21 @@ def test_the_figures_of_several_answers_are_added(client):
     assert streamed[-1].usage.completion_tokens == 12
 
 
+@pytest.mark.parametrize("seed", [None, 5])
+def test_a_chosen_seed_fixes_an_answer_of_a_method_that_decides_by_time(client, seed):
+    """It then reads no measured time, so neither load nor other requests change the answer."""
+    answer = client.chat.completions.create(
+        model="tiny",
+        messages=MESSAGES,
+        max_tokens=8,
+        temperature=1,
+        seed=seed,
+        extra_body={"speculative": {"method": "cost_ratio"}},
+    )
+    trace = Trace.load(urllib.request.urlopen(answer.speculative["trace"]).read())
+    assert trace.header()["deterministic"] is (seed is not None)
+
+
 def test_a_malformed_body_is_refused_in_openais_form(url):
     for body in (b"{", b"[]", b"\xff"):
         with pytest.raises(urllib.error.HTTPError) as refused:
