@@ -32,6 +32,27 @@ def register_notes(notes: dict[str, Note]) -> None:
             raise InvalidUse(f"the note {kind!r} is declared twice", "note.twice")
 
 
+PER_NODE = {  # fields that list the draft's nodes, and those that list the root before them
+    "masks": ("chances",),
+    "diffusion": ("steps",),
+    "reach": ("reached", "alone"),
+    "groups": ("group",),
+    "fused": ("by",),
+    "suffix": ("chances",),
+    "search": ("visits", "priors"),
+}
+
+
+def keep_nodes(kind: str, data: dict[str, Any], kept: list[int]) -> dict[str, Any]:
+    """Return a note's data with its lists about nodes cut to the nodes ``kept`` of the round's draft."""
+    cut = {}
+    for name in PER_NODE.get(kind, ()):
+        before = data[name][: 1 * (name == "group")]  # the root's
+        after = data[name][len(before) :]
+        cut[name] = before + [after[node] for node in kept if node < len(after)]
+    return data | cut
+
+
 def check(kind: str, data: dict[str, Any]) -> None:
     """Check a note before it is written. Raises InvalidUse (a ValueError) for a kind that is not declared,
     an unknown field, or a missing one."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from . import note_kinds as notes
 from .errors import CodedError
 from .lazy_scalars import clear_pending, is_on_device, plain, read
 from .parts import Budget, Outcome, Parts, Scores, Target, Verdict, has_nan
@@ -169,17 +170,18 @@ def within(budget: Budget, target: Target, state: State) -> Budget:
 
 
 def clip(tree: DraftTree, state: State) -> DraftTree:
-    """Drop the nodes that lie deeper than the number of tokens that may still be generated. The cut depends
-    on depth only, not on tokens, so the distributions of the remaining nodes are unchanged."""
+    """Drop the nodes that cannot be written: those deeper than the number of tokens that may still be
+    generated, and those below an end token. The cut depends on depths, and on tokens that are kept and
+    verified, so the distributions of the remaining nodes are unchanged."""
     deepest = state.left - 1
-    if not len(tree) or max(tree.depths) <= deepest:
+    dropped = tree.after_end(state.stop)
+    if len(tree) and max(tree.depths) > deepest:
+        dropped |= {i for i, d in enumerate(tree.depths) if d > deepest and i not in tree.probes}
+    if not dropped:
         return tree
-    late = {i for i, d in enumerate(tree.depths) if d > deepest and i not in tree.probes}
-    if not late:
-        return tree
-    return tree.keep(
-        [i for i in range(len(tree)) if i not in late and not late.intersection(tree.path(i))], by_token=False
-    )
+    kept = [i for i in range(len(tree)) if i not in dropped and not dropped.intersection(tree.path(i))]
+    state.notes = [(kind, notes.keep_nodes(kind, data, kept)) for kind, data in state.notes]
+    return tree.keep(kept, by_token=False)
 
 
 def _cut_at_stop(verdict: Verdict, tree: DraftTree, state: State) -> Verdict:

@@ -147,6 +147,20 @@ class DraftTree:
         probs = self.draft_probs(i)
         return None if probs is None else float(probs[self.tokens[i]])
 
+    def after_end(self, stop: frozenset[int]) -> set[int]:
+        """Return the candidates below an end token: nothing is written after it. Empty if there are none, if
+        tokens are still on a device, or if the tree has hidden inputs or probes below an end token, which
+        their drafter places."""
+        if not stop or self.inputs or any(map(is_lazy, self.tokens)):
+            return set()
+        after: set[int] = set()
+        for node, parent in enumerate(self.parents):
+            if parent in after or parent >= 0 and parent not in self.probes and self.tokens[parent] in stop:
+                if node in self.probes:
+                    return set()
+                after.add(node)
+        return after
+
     def token_probs_on(self, device: torch.device) -> Tensor | None:
         """Return the draft probability of each node, [nodes], on the device where the distributions are.
         None if they are on another device or a draw is without replacement."""
@@ -271,6 +285,26 @@ class TreeBuilder:
         self.parents += (-1, *range(index, index + n - 1)) if n else ()
         self.draw += (-1,) * n
         self.origin += origin
+
+    def cut_after_end(self, stop: frozenset[int]) -> tuple[TreeBuilder, dict[int, int]]:
+        """Return the tree under construction without the nodes below an end token, and {node: its number
+        there} with -1 for the root."""
+        tree = self.tree()
+        dropped = tree.after_end(stop)
+        kept = [node for node in range(len(tree)) if node not in dropped]
+        at = {-1: -1} | {node: number for number, node in enumerate(kept)}
+        if not dropped:
+            return self, at
+        tree = tree.keep(kept, by_token=False)
+        cut = TreeBuilder(
+            list(tree.tokens),
+            list(tree.parents),
+            list(tree.draw),
+            [] if tree.probs is None else list(tree.probs),
+            list(tree.drawn),
+            origin=list(tree.origin) or [None] * len(tree),
+        )
+        return cut, at
 
     def tree(self) -> DraftTree:
         """Return the finished tree."""

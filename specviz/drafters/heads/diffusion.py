@@ -64,7 +64,7 @@ class DiffusionDraft(Drafter):
     def _in_order(self, state: State, count: int, budget: Budget) -> DraftTree:
         """Fill the leftmost positions step by step and record the distribution from which each token is
         sampled."""
-        builder, shown = TreeBuilder(), []
+        builder, shown, ended = TreeBuilder(), [], False
         for upto in _ends(count, self.passes):
             logits, first = (
                 self._logits(state, [*builder.tokens, *[None] * (count - len(builder))]),
@@ -74,13 +74,14 @@ class DiffusionDraft(Drafter):
                 row = state.process_draft_row(logits[position], builder.tokens)
                 token, probs = sample_token(row, state)
                 builder.add(token, position - 1, builder.begin(probs, IID))
-                enough = budget.stop is not never_stop and budget.stop(
-                    Step(token, policy_probs(row, probs, state), position)
+                ended = token in state.stop or (
+                    budget.stop is not never_stop
+                    and budget.stop(Step(token, policy_probs(row, probs, state), position))
                 )
-                if enough or token in state.stop:
+                if ended:
                     break
             shown.append(list(range(first, len(builder))))
-            if len(builder) < upto:
+            if ended:
                 break
         return _noted(builder, shown, self.order, state)
 

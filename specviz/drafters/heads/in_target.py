@@ -70,7 +70,10 @@ class InTargetDrafter(Drafter):
 
     def with_extra_rows(self, builder: TreeBuilder, steps: dict[int, int], state: State) -> DraftTree:
         """Return the draft tree with chains of extra positions. steps: {node (-1 for the root): length of
-        the chains after it}."""
+        the chains after it}. Nothing follows an end token."""
+        builder, at = builder.cut_after_end(state.stop)
+        ends = {node for node, token in enumerate(builder.tokens) if token in state.stop}
+        steps = {at[node]: count for node, count in steps.items() if at.get(node, -2) not in ends | {-2}}
         drafted, rows = (
             len(builder),
             [[] for _ in range(len(self.heads))],
