@@ -56,6 +56,7 @@ FREE = (
 )  # files of the page: reading one is not counted as a request
 IN_FLIGHT = 128  # requests of an address that are being answered, streams included: a page holds two
 SWEEP = 1.0  # seconds between two searches for unread answers
+PART_BYTES = 32 * 2**10  # of an answer that is handed to a connection at once
 FORWARDED = (
     b"forwarded",
     b"x-forwarded-for",
@@ -149,7 +150,7 @@ class HttpGuard:
                 event += message.get("body", b"")[:1000]
                 if not message.get("more_body"):
                     self._note_event(request, event, body)
-            await send(message)
+            await _send_in_parts(message, send)
 
         try:
             early = (
@@ -452,6 +453,18 @@ async def _answer(response: Response, request: Request, body: _BoundedBody, send
         await send(message)
 
     await response(request.scope, body, send_and_close)
+
+
+async def _send_in_parts(message: MutableMapping[str, Any], send: Callable) -> None:
+    """Send a message of an answer, a large body in parts, so that a connection holds no more of it than its
+    client takes."""
+    body = message.get("body", b"")
+    for start in range(0, len(body) - PART_BYTES, PART_BYTES):
+        await send(
+            {"type": "http.response.body", "body": body[start : start + PART_BYTES], "more_body": True}
+        )
+    rest = (len(body) - 1) // PART_BYTES * PART_BYTES
+    await send({**message, "body": body[rest:]} if rest > 0 else message)
 
 
 def _sessions(request: Request) -> list[str]:

@@ -1,14 +1,26 @@
-"""Time limits for incoming connections. A connection whose request is not complete within
-``ARRIVAL_SECONDS`` is closed, and so is one that sends more than ``REST_BYTES`` of a request's body after
-the answer. An address may have at most ``HALF_OPEN`` incomplete requests; one more closes its oldest, so
-that other visitors with the same address are still served."""
+"""Limits of connections: seconds, number, and bytes that are written and not taken.
+
+A connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed, and so is one that sends
+more than ``REST_BYTES`` of a request's body after the answer. An address may have at most ``HALF_OPEN``
+incomplete requests; one more closes its oldest, so that other visitors with the same address are still
+served. A connection that takes less than ``DRAIN_BYTES`` of its answer in ``DRAIN_SECONDS`` is aborted. All
+addresses together have fewer connections than the process may have open files: beyond that, the address
+with the most loses its oldest."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from .http_guard import REST_BYTES, client_key
+from .http_guard import REST_BYTES, client_key, trusted_proxies
+from .log_lines import limit_repeats
+
+try:
+    import resource
+except ImportError:  # Windows: no limit of open files to read
+    resource = None
 
 if TYPE_CHECKING:
     from uvicorn.protocols.http.h11_impl import H11Protocol as _Protocol
@@ -17,11 +29,60 @@ else:
 
 ARRIVAL_SECONDS = 15.0  # for headers and body
 HALF_OPEN = 32
+CONNECTIONS = 256  # of an address: a browser opens six, and a classroom shares an address
+ALL_CONNECTIONS = 4096
+SPARE_FILES = 96  # open files left for everything else
+BUFFER_BYTES = 32 * 2**10  # of an answer that a connection may hold unsent before its writer waits
+DRAIN_SECONDS = 30.0
+DRAIN_BYTES = 16 * 2**10
+WATCH = 5.0  # seconds between two searches for connections that take nothing
 
 
 def with_timeouts(protocol: type) -> type:
     """Return a subclass of a uvicorn HTTP protocol with these limits."""
-    return type("TimedProtocol", (_Timed, protocol), {"_waiting": {}})
+    limit_repeats()
+    own = {"_waiting": {}, "_open": {}, "_watcher": None, "_most": connections_in_all()}
+    return type("TimedProtocol", (_Timed, protocol), own | {"_proxies": trusted_proxies()})
+
+
+def connections_in_all() -> int:
+    """Return how many connections may be open; the process's limit of open files is raised for them as far
+    as the system allows it."""
+    if resource is None:
+        return ALL_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = ALL_CONNECTIONS + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else max(soft, min(wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return (
+        ALL_CONNECTIONS
+        if soft == resource.RLIM_INFINITY
+        else max(8, min(ALL_CONNECTIONS, soft - SPARE_FILES))
+    )
+
+
+class _CountedTransport:
+    """A transport that counts the bytes that its client has taken."""
+
+    def __init__(self, transport: Any):
+        self._transport = transport
+        self._written = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: Any) -> None:
+        self._written += len(data)
+        self._transport.write(data)
+
+    @property
+    def unsent(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    @property
+    def taken(self) -> int:
+        return self._written - self.unsent
 
 
 class _Timed(_Protocol):
@@ -31,14 +92,63 @@ class _Timed(_Protocol):
     _waiting: dict[
         str, OrderedDict[Any, None]
     ]  # address -> its connections without a complete request, oldest first
+    _open: dict[str, OrderedDict[Any, None]]  # address -> its connections, oldest first
+    _most: int  # connections of all addresses
+    _proxies: frozenset[str]  # whose connections are of many clients
+    _watcher: Any
     _timer: Any = None
     _peer = ""
     _rest = 0  # bytes of the body since the request was answered
+    _looked = (0, 0.0)  # bytes taken, and when that was seen
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        counted = _CountedTransport(transport)
+        transport.set_write_buffer_limits(high=BUFFER_BYTES)
+        super().connection_made(counted)  # type: ignore[arg-type]
         self._peer = client_key((transport.get_extra_info("peername") or ("",))[0])
-        self._wait()
+        kind: Any = type(self)
+        if kind._watcher is None:
+            kind._watcher = asyncio.ensure_future(_watch(kind))
+        self._open.setdefault(self._peer, OrderedDict())[self] = None
+        self._make_room()
+        if not transport.is_closing():
+            self._wait()
+
+    def _make_room(self) -> None:
+        """Close a connection if there are too many: an idle one, or the oldest of the address that has the
+        most."""
+        mine = self._open[self._peer]
+        if len(mine) > CONNECTIONS and not {"*", self._peer} & self._proxies:
+            next((one for one in mine if one._idle()), self)._abort()
+        if sum(map(len, self._open.values())) > self._most:
+            most = max(self._open.values(), key=len)
+            next((one for one in most if one._idle()), next(iter(most)))._abort()
+
+    def _idle(self) -> bool:
+        """Return whether the connection has no request and nothing to send."""
+        answered = self.cycle is not None and self.cycle.response_complete
+        return answered and not self.transport.unsent  # type: ignore[attr-defined]
+
+    def _abort(self) -> None:
+        """Close the connection and drop what it has not taken."""
+        self._arrived()
+        self._forget()
+        self.transport.abort()
+
+    def _forget(self) -> None:
+        mine = self._open.get(self._peer, OrderedDict())
+        mine.pop(self, None)
+        if not mine:
+            self._open.pop(self._peer, None)
+
+    def _look(self, now: float) -> None:
+        """Abort the connection if its client does not take its answer."""
+        transport: Any = self.transport
+        taken, since = self._looked
+        if not transport.unsent or transport.taken - taken >= DRAIN_BYTES or not since:
+            self._looked = transport.taken, now
+        elif now - since > DRAIN_SECONDS:
+            self._abort()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -53,6 +163,7 @@ class _Timed(_Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._arrived()
+        self._forget()
         super().connection_lost(error)
 
     def _wait(self) -> None:
@@ -78,3 +189,15 @@ class _Timed(_Protocol):
         self._arrived()
         if not self.transport.is_closing():
             self.transport.close()
+
+
+async def _watch(kind: Any) -> None:
+    """Look at all connections every WATCH seconds, until the last one is closed."""
+    try:
+        while kind._open:
+            await asyncio.sleep(WATCH)
+            now = time.monotonic()
+            for one in [one for mine in kind._open.values() for one in mine]:
+                one._look(now)
+    finally:
+        kind._watcher = None

@@ -133,7 +133,7 @@ class OpenAIApi:
         self._run_queue = run_queue
         self._loader = loader
         self._keys = keys
-        self._traces: OrderedDict[str, str] = OrderedDict()
+        self._traces: OrderedDict[str, bytes] = OrderedDict()
         self._app = Starlette(
             routes=[
                 Route("/v1/models", self._models, methods=["GET"]),
@@ -292,7 +292,7 @@ class OpenAIApi:
     def _keep(self, name: str, records: list[dict[str, Any]]) -> None:
         self._traces[name] = "".join(
             json.dumps(r, ensure_ascii=False, separators=(",", ":")) + "\n" for r in records
-        )
+        ).encode("utf-8", "replace")
         while len(self._traces) > 1 and (
             len(self._traces) > TRACES or sum(map(len, self._traces.values())) > TRACE_BYTES
         ):

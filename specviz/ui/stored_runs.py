@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 
 from ..core.errors import code_of
 from ..trace.file_writer import write_file
@@ -81,14 +81,16 @@ class StoredRuns:
         self._remove_old(self._file(name))
         return name
 
-    def get(self, name: str) -> bytes:
-        """Return a stored run as gzipped JSON Lines. Raises Refused if there is none of this name, or it
-        has expired."""
+    def find(self, name: str) -> tuple[Path, os.stat_result]:
+        """Return the file of a stored run, gzipped JSON Lines, and its state. Raises Refused if there is none
+        of this name, or it has expired."""
         try:
             file = self._file(name)
-            if self._expired(file.stat().st_mtime):
+            found = file.stat()
+            if self._expired(found.st_mtime):
                 file.unlink()
-            return file.read_bytes()
+                raise Refused("stored.gone")
+            return file, found
         except OSError:
             raise Refused("stored.gone") from None
 
@@ -104,10 +106,9 @@ class StoredRuns:
         """Return the answer to a request to ROUTE. name: the hash in its path; body: reads the request's
         body. Raises Refused."""
         if name is not None and request.method in ("GET", "HEAD"):
-            return Response(
-                await asyncio.to_thread(self.get, name),
-                media_type="application/gzip",
-                headers={"cache-control": "no-cache"},
+            file, state = await asyncio.to_thread(self.find, name)
+            return FileResponse(  # sent in parts, so that a reader that takes nothing costs nothing
+                file, media_type="application/gzip", stat_result=state, headers={"cache-control": "no-cache"}
             )
         if name is not None or request.method != "POST" or request.headers.get("content-type") not in TYPES:
             raise Refused("stored.route")

@@ -3,21 +3,25 @@ file can be named."""
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import http.client
 import json
 import os
 import random
+import socket
 import threading
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
 
 from specviz.trace.files import Trace
-from specviz.ui import stored_runs
+from specviz.ui import http_guard, http_timeouts, stored_runs
 from specviz.ui.limits import BASELINE, BODY_BYTES, Refused, RunRequest
 from specviz.ui.stored_runs import DAY, StoredRuns, configured_runs
 
@@ -106,7 +110,7 @@ def test_no_other_file_can_be_named(server, runs, name):
         and b"secret" not in body
     )
     connection.close()
-    assert code(lambda: runs.get(name)) == "stored.gone"
+    assert code(lambda: runs.find(name)) == "stored.gone"
 
 
 BOMB, NOISE = (
@@ -215,9 +219,9 @@ def test_the_owners_bytes_number_and_days_are_kept(tmp_path):
     kept.put(bodies[0])  # stored again: it is the newest now
     stored.append(kept.put(bodies[3]))
     assert names(kept) == {stored[0], stored[2], stored[3], "notes"}
-    assert code(lambda: kept.get(stored[1])) == "stored.gone"
+    assert code(lambda: kept.find(stored[1])) == "stored.gone"
     os.utime(folder / f"{stored[2]}.jsonl.gz", (time.time() - 2 * DAY - 60,) * 2)
-    assert code(lambda: kept.get(stored[2])) == "stored.gone" and names(kept) == {
+    assert code(lambda: kept.find(stored[2])) == "stored.gone" and names(kept) == {
         stored[0],
         stored[3],
         "notes",
@@ -226,7 +230,7 @@ def test_the_owners_bytes_number_and_days_are_kept(tmp_path):
     kept.sweep()  # also where nobody asks for it
     assert (
         names(kept) == {stored[3], "notes"}
-        and gzip.decompress(kept.get(stored[3])) == Trace.load(bodies[3]).lines().encode()
+        and gzip.decompress(kept.find(stored[3])[0].read_bytes()) == Trace.load(bodies[3]).lines().encode()
     )
     os.utime(folder / f"{stored[3]}.jsonl.gz", (0, 0))
     assert kept.put(bodies[2]) == stored[2] and names(kept) == {stored[2], "notes"}
@@ -269,3 +273,61 @@ def test_it_is_off_on_a_space_and_where_the_owner_says_so(monkeypatch, tmp_path)
 def test_a_server_that_keeps_none_has_no_such_route(keeps_no_runs):
     assert json.loads(post(keeps_no_runs.url + "runs", run(), **GZIP)[1])["code"] == "http.route"
     assert json.loads(get(keeps_no_runs.url + "runs/" + "0" * 64)[1])["code"] == "http.route"
+
+
+def large_run() -> bytes:
+    """A run of 6 MB that does not get smaller when it is compressed, as gzipped lines."""
+    notes = b"".join(
+        b'"n%d": "%s", ' % (i, base64.b64encode(random.Random(i).randbytes(720_000))) for i in range(8)
+    )
+    return gzip.compress(run().replace(b'"device": "none"', notes + b'"device": "none"', 1), mtime=0)
+
+
+def test_an_answer_that_is_not_taken_is_held_in_small_parts_and_its_connection_aborted(
+    server, runs, monkeypatch
+):
+    status, said = post(server.url + "runs", large_run(), **GZIP)
+    assert status == 200
+    kind = server.demo.server.config.http_protocol_class
+    monkeypatch.setattr(http_timeouts, "DRAIN_SECONDS", 1.0)
+    monkeypatch.setattr(http_timeouts, "WATCH", 0.1)
+    with ExitStack() as stack:
+        held = [
+            stack.enter_context(slow_reader(server, f"/runs/{json.loads(said)['hash']}")) for _ in range(8)
+        ]
+        mine = [one for one in kind._open["127.0.0.1"] if not one._idle()]
+        until, most = time.monotonic() + 30, 0
+        while len({*mine} & {*kind._open.get("127.0.0.1", ())}) == 8 and time.monotonic() < until:
+            most = max(most, *(one.transport.unsent for one in mine))
+            time.sleep(0.01)
+        assert 0 < most <= http_timeouts.BUFFER_BYTES + http_guard.PART_BYTES + 4096
+        while {*mine} & {*kind._open.get("127.0.0.1", ())} and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not {*mine} & {*kind._open.get("127.0.0.1", ())} and len(held) == 8
+    assert len(get_bytes(f"{server.url}runs/{json.loads(said)['hash']}")) > 5 * 2**20
+
+
+def slow_reader(server, path) -> socket.socket:
+    """A connection that asks for an answer and reads its first bytes."""
+    one = socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=20)
+    one.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert one.recv(12) == b"HTTP/1.1 200"
+    return one
+
+
+def get_bytes(url) -> bytes:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return answer.read()
+
+
+@pytest.mark.parametrize("limit, most", [("CONNECTIONS", 6), ("_most", 6)])
+def test_more_connections_than_the_limit_close_the_oldest_idle_ones(server, monkeypatch, limit, most):
+    kind = server.demo.server.config.http_protocol_class
+    monkeypatch.setattr(*((http_timeouts, limit) if limit.isupper() else (kind, limit)), most)
+    with ExitStack() as stack:
+        for _ in range(20):
+            one = stack.enter_context(slow_reader(server, "/theme.css"))
+            while one.recv(65_536)[-1:] not in (b"}", b"\n", b""):
+                pass
+        assert len(kind._open["127.0.0.1"]) <= most
+        assert get(server.url + "theme.css")[0] == 200
