@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -27,6 +30,14 @@ from .request import SessionError, sentence
 
 MOST_FORCED = 64  # tokens that are drafted at once because the grammar forces them
 DEAD_END = ("NoExtension", "NoExtensionBias")  # llguidance: no token may follow, and the text is incomplete
+STEP_ITEMS = 5000  # of llguidance's parser for a mask: some 0.06 s; a JSON schema needs a few hundred
+MATCHER_SECONDS = 2.0  # of the processor for all masks of a request; JSON needs 0.02 ms for each
+TRIAL_SECONDS = 3.0  # to compile a format whose regular expressions are intersected or negated
+TRIED = ("&", "~", "pattern", "format", "Length", "multipleOf")  # what such a format's source holds
+TRIAL = """
+import sys, llguidance
+llguidance.LLMatcher(llguidance.LLTokenizer("byte"), sys.stdin.buffer.read().decode(), log_level=0)
+"""
 
 
 class Grammar:
@@ -51,6 +62,8 @@ class Grammar:
             self._tokenizer = _compiled_vocabulary(tokenizer, max(vocab, len(tokenizer)), ends)
             self._grammar = _source(llguidance.LLMatcher, response_format)
             problem = llguidance.LLMatcher.validate_grammar(self._grammar, self._tokenizer)
+            if not problem and not _compiles_in_time(self._grammar):
+                problem = f"it takes longer than {TRIAL_SECONDS:.0f} s to compile"
         except (ValueError, TypeError) as error:
             raise SessionError(f"response_format: {sentence(error)}", "format.grammar") from None
         if problem and not problem.startswith("WARNING"):
@@ -58,6 +71,7 @@ class Grammar:
         _check_patterns(response_format, self._tokenizer)
         self.ends = frozenset(ends)
         self.size = self._tokenizer.vocab_size
+        self.spent = 0.0  # seconds of the processor that matchers took
         first = self.matcher()
         first.compute_bitmask()
         check_matcher(first)
@@ -66,7 +80,8 @@ class Grammar:
         """Return a matcher at the beginning of the answer."""
         import llguidance
 
-        return llguidance.LLMatcher(self._tokenizer, self._grammar, log_level=0)
+        limits = llguidance.LLParserLimits(step_max_items=STEP_ITEMS)
+        return llguidance.LLMatcher(self._tokenizer, self._grammar, log_level=0, limits=limits)
 
     def matches(self, tokens: Sequence[int], complete: bool = True) -> bool:
         """Return whether an answer matches, with or without its end token. complete=False: if the answer
@@ -77,6 +92,22 @@ class Grammar:
             return False
         matcher = self.matcher()
         return matcher.try_consume_tokens(body) == len(body) and (not ended or matcher.is_accepting())
+
+
+@lru_cache(256)
+def _compiles_in_time(source: str) -> bool:
+    """Return whether a grammar compiles within TRIAL_SECONDS. llguidance's limits do not bound the search for
+    a text that intersected or negated regular expressions share, and it cannot be interrupted: such a grammar
+    is tried in a process of its own first."""
+    if not any(sign in source for sign in TRIED):
+        return True
+    try:
+        subprocess.run(
+            [sys.executable, "-c", TRIAL], input=source.encode(), capture_output=True, timeout=TRIAL_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return True  # an error is reported where it is compiled for the tokenizer
 
 
 def _source(compiler: Any, response_format: dict[str, Any]) -> str:
@@ -282,7 +313,8 @@ class GrammarMask:
         end tokens."""
         found: list[int] = []
         while len(found) < MOST_FORCED and self._follow([*output, *found]):
-            more = [token for token in self._matcher.compute_ff_tokens() if token not in self.grammar.ends]
+            tokens = self._timed(self._matcher.compute_ff_tokens)
+            more = [token for token in tokens if token not in self.grammar.ends]
             if not more:
                 only = np.flatnonzero(self._bits())
                 more = only.tolist() if len(only) == 1 and int(only[0]) not in self.grammar.ends else []
@@ -296,19 +328,31 @@ class GrammarMask:
         tokens = list(tokens)
         same = common_prefix_length(self._consumed, tokens)
         if same < len(self._consumed):
-            self._matcher.rollback(len(self._consumed) - same)
+            self._timed(self._matcher.rollback, len(self._consumed) - same)
             del self._consumed[same:]
         # an id outside the vocabulary would put the matcher into an error that it does not leave
         known = next((i for i, x in enumerate(tokens) if i >= same and not 0 <= x < self.grammar.size), None)
         new = tokens[same:known]
-        self._consumed += new[: self._matcher.try_consume_tokens(new) if new else 0]
+        self._consumed += new[: self._timed(self._matcher.try_consume_tokens, new) if new else 0]
         check_matcher(self._matcher)
         return len(self._consumed) == len(tokens)
 
     def _bits(self) -> np.ndarray:
-        mask = self._matcher.compute_bitmask()
+        mask = self._timed(self._matcher.compute_bitmask)
         check_matcher(self._matcher)
         return np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")
+
+    def _timed(self, work: Callable[..., Any], *given: Any) -> Any:
+        """Return what the matcher does, and count its time. Raises SessionError beyond MATCHER_SECONDS."""
+        began = time.thread_time()
+        found = work(*given)
+        self.grammar.spent += time.thread_time() - began
+        if self.grammar.spent > MATCHER_SECONDS:
+            raise SessionError(
+                f"The response format takes more than {MATCHER_SECONDS:.0f} s of its matcher.",
+                "format.work",
+            )
+        return found
 
     def _allowed(self, width: int) -> Tensor:
         bits = self._bits()[:width]

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .generation import Chunk, Generation, answers
+from .generation import Chunk, Generation, answers, prepare
+from .messages import Refused
+from .run_queue import GRACE, RUN_SECONDS
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
 MOST_TOGETHER = 8  # requests of a batch
+SILENCE = RUN_SECONDS + GRACE / 2  # seconds after which a batch that plays no round is given up
 
 
 @dataclass(eq=False)
 class _Job:
     asked: Generation
+    sessions: list[Any]  # of generation.prepare
     seconds: float
     cancel: threading.Event
     output: queue.SimpleQueue = field(
@@ -43,7 +48,13 @@ class BatchedGeneration:
     def generate(self, asked: Generation, seconds: float, cancel: threading.Event) -> Iterator[list[Chunk]]:
         """Answer a request; yield its chunks, as generation.generate does. Its forward passes are shared
         with those of other requests."""
-        job = _Job(asked, seconds, cancel)
+        from ..loops.continuous import ContinuousBatch
+
+        until = time.monotonic() + seconds
+        sessions = prepare(
+            self.loaded, asked, ContinuousBatch()
+        )  # in the request's own thread, not the batch's
+        job = _Job(asked, sessions, until - time.monotonic(), cancel)
         with self._lock:
             self._new.append(job)
             if (
@@ -52,12 +63,24 @@ class BatchedGeneration:
                 self._thread = threading.Thread(target=self._work, name="specviz-batch", daemon=True)
                 self._thread.start()
         try:
-            while (part := job.output.get()) is not None:
+            while (part := self._next(job)) is not None:
                 if isinstance(part, BaseException):
                     raise part
                 yield part
         finally:
             cancel.set()
+
+    def _next(self, job: _Job) -> Any:
+        """Return the next output of a request. Raises Refused if the batch has hung: it is left to itself, and
+        the next request begins another one."""
+        try:
+            return job.output.get(timeout=SILENCE)
+        except queue.Empty:
+            with self._lock:
+                if job in self._new:
+                    self._new.remove(job)
+                self._thread = None
+            raise Refused("run.silent") from None
 
     def _work(self) -> None:
         from ..loops.continuous import ContinuousBatch
@@ -65,6 +88,8 @@ class BatchedGeneration:
         batch, jobs = ContinuousBatch(), []
         while True:
             with self._lock:
+                if self._thread is not threading.current_thread():  # it was given up
+                    return
                 new, self._new = self._new, []
                 if not jobs and not new:
                     self._thread = None
@@ -78,7 +103,9 @@ class BatchedGeneration:
             self.largest = max(self.largest, batch.largest)
 
     def _begin(self, job: _Job, batch: Any) -> None:
-        job.runs = answers(self.loaded, job.asked, job.seconds, job.cancel, batch, self.caches)
+        for session in job.sessions:
+            session.batch = batch
+        job.runs = answers(job.sessions, job.asked, job.seconds, job.cancel, self.caches)
 
     @staticmethod
     def _advance(job: _Job) -> None:

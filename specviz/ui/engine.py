@@ -260,7 +260,7 @@ class Engine:
         request at a time, or if its draft lengths, and so its random draws, would depend on the other
         requests."""
         key = (target, asked.method, json.dumps(asked.knobs, sort_keys=True))
-        if on_zero_gpu():
+        if on_zero_gpu() or _has_slow_masks(asked.fields.get("response_format")):
             return ""
         if key not in self._batchable:
             with engine_errors_refused():
@@ -307,6 +307,12 @@ class Engine:
         if not isinstance(target, str) or target == self.targets()[0]["model"]:
             return None
         return target or None
+
+
+def _has_slow_masks(form: Any) -> bool:
+    """Return whether the masks of a response format may take long: those of an ambiguous grammar grow with
+    the answer. Such a request keeps the engine to itself for its time, and holds no batch."""
+    return isinstance(form, dict) and form.get("type") in ("lark", "regex")
 
 
 def batch_sharing(loaded: Loaded, method: str, knobs: dict[str, Any]) -> str:

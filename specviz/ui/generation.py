@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..run.session import Session
     from ..zoo.pair import Loaded
 
 Chunk = dict[str, Any]
@@ -40,27 +41,32 @@ def generate(
     """Generate the request's ``n`` answers one after another. Yield lists of chunks: {index, text,
     logprobs} while an answer grows, and {index, finish, usage, speculative, records} at its end. Raises
     SessionError, RunFailed."""
-    for answer in answers(loaded, asked, seconds, cancel, None, caches):
+    for answer in answers(prepare(loaded, asked), asked, seconds, cancel, caches):
         yield from answer
 
 
-def answers(
-    loaded: Loaded, asked: Generation, seconds: float, cancel: threading.Event | None, batch: Any, caches: Any
-) -> list[Generator[list[Chunk]]]:
-    """Return one generator of chunks for each of the request's ``n`` answers. Missing fields take the
-    values that the model's generation_config.json recommends. Raises SessionError before anything is
-    run."""
+def prepare(loaded: Loaded, asked: Generation, batch: Any = None) -> list[Session]:
+    """Check a request and return the session of each of its ``n`` answers: its picture is decoded and its
+    grammar compiled, but nothing is run. Missing fields take the values that the model's
+    generation_config.json recommends. Raises SessionError."""
     from ..run.request import GenerationRequest
     from ..run.session import Session
 
     request = GenerationRequest.for_model(asked.fields, loaded, {"temperature": 1.0})
-    sessions = Session(
+    return Session(
         loaded, asked.method, asked.knobs, request=request, batch=batch, deterministic=asked.seeded
     ).each()
+
+
+def answers(
+    sessions: list[Session], asked: Generation, seconds: float, cancel: threading.Event | None, caches: Any
+) -> list[Generator[list[Chunk]]]:
+    """Return one generator of chunks for each session of ``prepare``. Raises SessionError before anything is
+    run."""
     if caches is not None:
         for session in sessions:
             session.lease(caches, asked.owner, asked.prompt, asked.raw)
-    share = seconds if batch else seconds / request.n
+    share = seconds if sessions[0].batch else seconds / len(sessions)
     return [_answer(session, asked, index, share, cancel) for index, session in enumerate(sessions)]
 
 

@@ -47,8 +47,9 @@ class RunQueue:
     the first run of every other address.
 
     ``waiting``: number of places after the active run; an address without a place gets one even if all are
-    taken, up to twice as many. Runs of one batch share the accelerator, at most ``together`` of them,
-    unless another run waits before them. A run without activity for ``silence`` seconds loses its place."""
+    taken, up to twice as many. Runs of one batch share the accelerator, at most ``together`` of them, and the
+    first of every other address up to twice as many, unless another run waits before them. A run without
+    activity for ``silence`` seconds loses its place."""
 
     waiting: int = WAITING
     open_runs: int = OPEN_RUNS
@@ -83,8 +84,9 @@ class RunQueue:
                 return 0
             order = self._order()
             place = order.index(ticket)
+            newcomer = not any(t.address == ticket.address for t in order[:place])
             if (
-                place < self.together
+                place < self.together * (1 + newcomer)
                 and ticket.batch
                 and all(t.active is not None and t.batch == ticket.batch for t in order[:place])
             ):

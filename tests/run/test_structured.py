@@ -15,7 +15,7 @@ from tokenizers import AddedToken
 
 from specviz.core import DraftTree, Processors, Scores, Verdict
 from specviz.methods import catalogue
-from specviz.run import Session, SessionError, collect, processors, single_run
+from specviz.run import Session, SessionError, collect, processors, single_run, structured
 from specviz.run.request import GenerationRequest
 from specviz.run.result import RunFailed
 from specviz.run.structured import Grammar, GrammarMask, Vocabulary
@@ -299,13 +299,17 @@ def test_a_format_made_to_be_slow_is_compiled_and_followed(response_format):
     [
         ({"type": "regex", "regex": "a{1000000000}"}, "format.work"),
         ({"type": "lark", "lark": 'start: again\nagain: "x" again'}, "format.work"),
+        (
+            {"type": "lark", "lark": "start: s\ns: s s s s | /[a-z ]/ | s s | s s s s s s s s"},
+            "format.work",
+        ),
         ({"type": "lark", "lark": 'start: "a" B\nB: /b+x/ & /b+y/'}, "format.dead_end"),
     ],
-    ids=["repeats", "endless", "dead-end"],
+    ids=["repeats", "endless", "ambiguous", "dead-end"],
 )
 def test_a_format_that_the_matcher_gives_up_on_ends_the_run_with_its_reason(response_format, code, method):
     """Otherwise the answer would end, or go on without the format."""
-    request = GenerationRequest(response_format=response_format, max_tokens=8)
+    request = GenerationRequest(response_format=response_format, max_tokens=60)
     run = Session(FakeLoaded(ends=True), method, request=request).open("the cat sat")
     raised = []
     explain = single_run.explain
@@ -434,3 +438,20 @@ def test_a_mask_reads_no_token_that_the_vocabulary_does_not_have():
     with pytest.raises(SessionError) as refused:
         Processors([mask]).scores(DraftTree(), Scores(rows[:1]), [1, 10**6], 1)
     assert refused.value.code == "format.broken"
+
+
+def test_a_format_that_does_not_compile_in_time_is_refused_before_the_run():
+    """llguidance's own limits do not end it: the search for a text that both expressions match is unbounded."""
+    lark = "start: X\nX: /.*a.{20}/ & /.*b.{19}/ & ~/.*c.{18}/"
+    request = GenerationRequest(response_format={"type": "lark", "lark": lark})
+    with pytest.raises(SessionError) as told:
+        Session(FakeLoaded(ends=True), "autoregressive", request=request)
+    assert told.value.code == "format.grammar"
+
+
+def test_a_format_that_takes_too_long_in_all_ends_the_run(monkeypatch):
+    monkeypatch.setattr(structured, "MATCHER_SECONDS", 0.0)
+    request = GenerationRequest(response_format=FORMATS["json_schema"], max_tokens=40)
+    with pytest.raises(RunFailed) as told:
+        collect(Session(FakeLoaded(ends=True), "speculative", request=request).run("the cat sat"))
+    assert "response format" in str(told.value)

@@ -196,6 +196,14 @@ def test_addresses_take_turns_in_the_queue():
     assert [line.ahead(flood[1]), line.ahead(one), line.ahead(other), line.ahead(flood[2])] == [0, 1, 2, 3]
 
 
+def test_a_batch_filled_by_one_address_takes_the_first_run_of_another():
+    line = RunQueue(together=4)
+    flood = [line.enter("flood", "batch") for _ in range(6)]
+    assert [line.ahead(ticket) for ticket in flood] == [0, 0, 0, 0, 4, 5]
+    one, second = line.enter("one", "batch"), line.enter("one", "batch")
+    assert line.ahead(one) == 0 and line.ahead(second) > 0
+
+
 def test_an_honest_visitor_has_a_place_in_a_flooded_queue():
     line, refused = RunQueue(), 0
     for address in ("a", "b", "c", "d"):
