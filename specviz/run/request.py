@@ -106,6 +106,11 @@ class GenerationRequest:
         if not isinstance(given, dict):
             return cls.from_dict(given)
         given = {name: value for name, value in given.items() if value is not None}
+        if given.get("image") and loaded.codec.picture_size is None:
+            try:
+                loaded.with_picture("")  # raises, before a picture is decoded for a target that reads none
+            except ZooError as error:
+                raise SessionError(str(error), code_of(error, "session.refused")) from None
         switched = _switch(SWITCH, given.pop(SWITCH, os.environ.get(SWITCHED_ON) == "1"))
         found = (
             {name: value for name, value in loaded.generation_defaults.items() if name not in given}

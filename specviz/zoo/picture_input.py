@@ -23,6 +23,8 @@ FORMATS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 MOST_BYTES = 4 * 2**20  # of a file
 MOST_SIDE = 4096  # pixels of a given picture's side
 MOST_PIXELS = 4 * 2**20
+MOST_SCANS = 100  # of a progressive JPEG: an encoder writes some ten, and each is a walk over all pixels
+SCAN = b"\xff\xda"  # begins a scan of a JPEG
 KEPT_SIDE = 96  # pixels of the longer side of what is kept; as a PNG at most 37,000 characters
 PHONES = "MPO"  # what phones write: a JPEG with further pictures behind it, of which the first is read
 TURNED = ("JPEG", PHONES, "PNG")  # where browsers follow the EXIF orientation, as the page's upload does
@@ -34,6 +36,7 @@ TEXTS = {  # ends of sentences, by code
     "picture.bytes": f"it is larger than {MOST_BYTES >> 20} MB",
     "picture.format": f"it is not one of {', '.join(FORMATS)}",
     "picture.pixels": f"it is larger than {MOST_SIDE} pixels to a side or {MOST_PIXELS >> 20} million pixels",
+    "picture.scans": f"it has more than {MOST_SCANS} scans",
     "picture.animated": "it is animated",
     "picture.damaged": "it is damaged or cut short",
     "picture.file": "the file cannot be read",
@@ -88,6 +91,8 @@ def decode_picture(data: bytes) -> Image.Image:
         raise picture_error("picture.format") from None
     if max(picture.size) > MOST_SIDE or picture.width * picture.height > MOST_PIXELS:
         raise picture_error("picture.pixels")
+    if picture.format not in ("PNG", "WEBP") and data.count(SCAN) > MOST_SCANS:
+        raise picture_error("picture.scans")
     if picture.format != PHONES and getattr(picture, "n_frames", 1) != 1:
         raise picture_error("picture.animated")
     try:

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from specviz.run.request import GenerationRequest, SessionError
-from specviz.zoo import picture_input
+from specviz.zoo import load, picture_input
 from specviz.zoo.registry import ZooError
 
 from ..browser import PATIENCE, POOL
@@ -46,6 +46,34 @@ def animated(kind: str) -> bytes:
     return file.getvalue()
 
 
+def jpeg_of_scans(count: int, side: int = 2048) -> bytes:
+    """A grey progressive JPEG that repeats an empty scan: some 18 bytes that cost a walk over all blocks."""
+
+    def segment(marker: int, body: bytes) -> bytes:
+        return bytes((0xFF, marker)) + struct.pack(">H", len(body) + 2) + body
+
+    blocks = (side // 8) ** 2
+    # Two codes: 0 is "no difference" of the DC scan; for AC, 0 is a run of 2^14 + 14 bits empty blocks.
+    tables = segment(0xDB, b"\0" + bytes([1] * 64)) + segment(
+        0xC2, struct.pack(">BHHB", 8, side, side, 1) + b"\1\x11\0"
+    )
+    for table, symbol in ((0x00, 0x00), (0x10, 0xE0)):
+        tables += segment(0xC4, bytes([table, 1, *[0] * 15, symbol]))
+    dc = segment(0xDA, b"\1\1\0\0\0\0") + bytes(blocks // 8)
+    runs = "".join("0" + "1" * 14 for _ in range(0, blocks, 2**15 - 1))
+    runs += "1" * (-len(runs) % 8)
+    packed = int(runs, 2).to_bytes(len(runs) // 8, "big").replace(b"\xff", b"\xff\0")
+    ac = segment(0xDA, b"\1\1\0\1\1\0") + packed
+    return b"\xff\xd8" + tables + dc + ac * count + b"\xff\xd9"
+
+
+def many_chunks(kind: bytes, count: int, body: bytes = b"") -> bytes:
+    """A PNG with many chunks of one kind before its pixels."""
+    whole = encoded(size=(64, 64))
+    chunk = struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    return whole[:33] + chunk * count + whole[33:]
+
+
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 ATTACKS = {
     "no text": (7, "picture.form"),
@@ -66,6 +94,7 @@ ATTACKS = {
     "a header alone": (url(png(40, 40)), "picture.format"),
     "animated PNG": (url(animated("PNG")), "picture.animated"),
     "animated WebP": (url(animated("WEBP"), "webp"), "picture.animated"),
+    "many scans": (url(jpeg_of_scans(400), "jpeg"), "picture.scans"),
     "cut short": (url(encoded(size=(64, 64), compress_level=0)[:-2000]), "picture.damaged"),
     "a JPEG cut short": (url(encoded("JPEG", (600, 600))[:-1000], "jpeg"), "picture.damaged"),
     "too many bytes": ("data:image/png;base64," + "A" * (picture_input.LONGEST_URL + 4), "picture.bytes"),
@@ -236,3 +265,15 @@ def test_a_data_url_is_read_as_programs_write_it(head, line):
         text = "\r\n".join(text[i : i + line] for i in range(0, len(text), line)) + "\n"
     want = picture_input.read_data_url(url(turned_file("JPEG", 1), "jpeg"))
     assert picture_input.read_data_url(head + text) == want
+
+
+def test_a_picture_for_a_target_that_reads_none_is_not_decoded(at_home, monkeypatch):
+    monkeypatch.setattr(picture_input, "decode_picture", lambda data: pytest.fail("it was decoded"))
+    with pytest.raises(SessionError) as refused:
+        GenerationRequest.for_model({"image": url(encoded())}, load())
+    assert refused.value.code == "picture.target"
+
+
+def test_a_usual_progressive_jpeg_is_read():
+    assert picture_input.read_data_url(url(encoded("JPEG", (600, 600), progressive=True), "jpeg"))
+    assert picture_input.read_data_url(url(jpeg_of_scans(9, 64), "jpeg"))
