@@ -29,6 +29,15 @@ class Backend(Protocol):
         """Load the models; return a short description of them. Raises Refused."""
         ...
 
+    def fetches(self, target: str | None) -> bool:
+        """Return whether loading has to fetch weights from the network first. Raises Refused where visitors
+        may not have that done."""
+        ...
+
+    def fetch(self, target: str | None, stop: threading.Event) -> None:
+        """Fetch what ``load`` needs, until ``stop`` is set; may take long. Raises Refused."""
+        ...
+
     def progress(self, target: str | None) -> str:
         """Return the progress of loading a target's models in a few words; empty if unknown."""
         ...

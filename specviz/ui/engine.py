@@ -20,6 +20,7 @@ from ..servers.messages import ServerError
 from ..zoo.registry import is_pinned
 from .cards import card_data, cards
 from .choices import bytes_fetched, fetched_together, fitting_drafts, target_choice
+from .fetching import fetch, may_fetch, to_fetch
 from .limits import NO_DRAFT, RunRequest, has_fixed_layout, lane_titles, split_model_key
 from .messages import Refused, shorten, text
 from .server_lanes import is_served, served_cards, with_server_lanes
@@ -142,6 +143,34 @@ class Engine:
         return ((target, draft) if draft else (target,)), {
             "named_only": not (any_model() and is_pinned(target))
         }
+
+    def fetches(self, target: str | None) -> bool:
+        """Return whether loading has to fetch weights first. Raises Refused where visitors may not have that
+        done; the owner's own target is fetched in any case."""
+        from ..zoo.registry import ZooError, register
+
+        if target is None or self.ready(target):
+            return False
+        try:
+            missing = to_fetch(register(), *self._names_of(target))
+        except ZooError:  # loading reports it
+            return False
+        if missing and not may_fetch():
+            raise Refused("models.fetch_off")
+        return bool(missing)
+
+    def fetch(self, target: str | None, stop: threading.Event) -> None:
+        """Fetch the weights of a target and what is loaded with it, until ``stop`` is set. Raises Refused."""
+        from ..zoo.registry import register
+
+        with engine_errors_refused():
+            (asked, *_), options = self._load_arguments(target)
+            register().find(asked, options.get("named_only", False))
+        fetch(to_fetch(register(), *self._names_of(target)), stop)
+
+    def _names_of(self, target: str | None) -> tuple[str | None, str | None]:
+        name, draft = split_model_key(target)
+        return name or self._asked[0], draft
 
     def loaded(self, target: str | None) -> Loaded:
         """Return the loaded models. Raises Refused if they were unloaded meanwhile."""

@@ -237,7 +237,7 @@ def test_a_model_that_loads_holds_nobody_who_has_theirs():
         box = Mailbox(reads=True)
         waiting = LiveRun(backend, line, RunRequest("x", ASK.lanes, target="other"), 0, Visitor(), loader)
         first = asyncio.ensure_future(told(waiting, Mailbox(reads=True)))
-        while loader._loading is None:
+        while not loader._lanes:
             await asyncio.sleep(0.01)
         frames = await told(LiveRun(backend, line, ASK, 0, Visitor(), loader), box)
         assert frames[-1]["status"]["state"] == "done" and not first.done()

@@ -143,6 +143,12 @@ class FakeBackend:
     def ready(self, target):
         return target in self.loaded
 
+    def fetches(self, target):
+        return False
+
+    def fetch(self, target, stop):
+        raise AssertionError("nothing has to be fetched")
+
     def load(self, target):
         if target not in (None, "other", "|wide", "|none", "other|none"):
             raise Refused("run.engine", why=f"There is no model {target!r}; there is fake.")
