@@ -53,14 +53,14 @@ class AddressBudget:
         )  # session -> requests of it that are being answered, its heartbeat included
         self._owners: dict[str, str] = {}  # session -> the address that used it last
 
-    def request(self, address: str) -> None:
-        """Count a request. Raises Refused if the address has sent too many."""
+    def request(self, address: str, price: float = 1) -> None:
+        """Count a request as ``price`` usual ones. Raises Refused if the address has sent too many."""
         account, now = self._account(address), time.monotonic()
         account.allowance = min(self.requests, account.allowance + (now - account.at) * self.requests / 60)
         account.at = now
-        if account.allowance < 1:
+        if account.allowance < price:
             raise Refused("budget.requests", most=self.requests)
-        account.allowance -= 1
+        account.allowance -= price
 
     def event(self, address: str) -> None:
         """Check the limits before an event is queued. Raises Refused if too many events are open, or too

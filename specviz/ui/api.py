@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import cached_property
 from typing import Any, cast
 
 import gradio as gr
@@ -161,6 +162,10 @@ class Api:
 
     def methods(self) -> list[dict]:
         """Return every method: key, title, family, summary, exactness, knobs, and the rest of its card."""
+        return self._methods
+
+    @cached_property
+    def _methods(self) -> list[dict]:
         return [card_data(card) for card in self._backend.cards.values()]
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LEASE = 40.0  # seconds of ZeroGPU requested for one question
 SPARE = 5.0  # seconds in addition, to finish a started one
+KEPT_ANSWERS = 64
+FRESH = 5.0  # seconds for which what models.yaml and the free memory offer is not computed again
 CONVERSATIONS = 8  # whose KV caches are kept, a lane of the page each
 TOP = 5  # best tokens of each distribution that are kept for the inspector
 
@@ -52,6 +54,7 @@ class Engine:
         self.cards = self._methods | served_cards()
         self._asked = (target, draft)
         self._loaded: dict[str | None, Loaded] = {}
+        self._kept: dict[tuple, tuple[float, Any]] = {}  # see _fresh
         self._lock, self._opening = threading.Lock(), threading.Lock()
         self._batchable: dict[tuple[str | None, str, str], str] = {}  # methods with knobs of past requests
         self._together: Any = None  # BatchedGeneration
@@ -63,12 +66,24 @@ class Engine:
 
             self.load(None)
 
+    def _fresh(self, name: tuple, compute: Callable[[], Any]) -> Any:
+        """Return ``compute()``, or what it returned less than FRESH seconds ago under the same name."""
+        kept, now = self._kept.get(name), time.monotonic()
+        if kept is None or now - kept[0] > FRESH:
+            if len(self._kept) > KEPT_ANSWERS:
+                self._kept.clear()
+            kept = self._kept[name] = now, compute()
+        return kept[1]
+
     def targets(self) -> list[dict[str, str]]:
         """Return the models that a visitor may choose: {name, model, title, about}.
 
         The first is the one the server was started with (its name is ""), then those that fit into memory.
         For the others, ``about`` and ``large`` say why they do not fit. If models.yaml is invalid, only the
         first is returned, and the first run reports the error."""
+        return self._fresh(("targets",), self._find_targets)
+
+    def _find_targets(self) -> list[dict[str, str]]:
         from ..zoo.registry import ZooError, register
 
         own = Path(self._asked[0]).name if self._asked[0] else ""
@@ -202,6 +217,10 @@ class Engine:
         return self._target_of(payload.get("target"))
 
     def unsupported_reason(self, target: str | None = None) -> dict[str, str]:
+        loaded = id(self._loaded.get(target))  # another one may run other methods
+        return self._fresh(("unsupported", target, loaded), lambda: self._find_unsupported(target))
+
+    def _find_unsupported(self, target: str | None) -> dict[str, str]:
         from specviz import catalogue
 
         with engine_errors_refused():
@@ -320,7 +339,7 @@ class Engine:
         self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float
     ) -> Iterator[Any]:
         if name == "catalogue":
-            yield [card_data(card) for card in self._methods.values()]
+            yield self._fresh(("catalogue",), lambda: [card_data(card) for card in self._methods.values()])
         elif name == "unavailable":
             yield self.unsupported_reason(None)
         elif name in self.light:

@@ -29,6 +29,7 @@ from .address_budget import AddressBudget
 from .limits import BODY_BYTES, Visitor, check_size
 from .log_lines import log_failure
 from .messages import Refused, shorten, text
+from .page_cache import PATHS, PageCache
 from .stored_runs import ROUTE as STORED
 from .stored_runs import StoredRuns
 
@@ -55,6 +56,8 @@ FREE = (
     "/svelte/",
 )  # files of the page: reading one is not counted as a request
 IN_FLIGHT = 128  # requests of an address that are being answered, streams included: a page holds two
+DEAR = re.compile(r"/gradio_api/(call|run|api)/(v2/)?(ask|methods)/?")  # answers of 0.2 to 0.4 MB
+PRICE = 10  # requests that such a one, or a page that is not in memory, counts as
 SWEEP = 1.0  # seconds between two searches for unread answers
 PART_BYTES = 32 * 2**10  # of an answer that is handed to a connection at once
 FORWARDED = (
@@ -100,7 +103,7 @@ class HttpGuard:
         api: Any = None,
         runs: StoredRuns | None = None,
     ):
-        self._app = app
+        self._app = PageCache(app)
         self._parameters = parameters
         self._own = own
         self._api = api
@@ -193,7 +196,7 @@ class HttpGuard:
         if not self._host_is_known(request.headers.get("host", "")):
             return _error(421, "http.host")
         if request.method not in ("GET", "HEAD") or not path.startswith(FREE):
-            self._budget.request(request.client.host if request.client else "")
+            self._budget.request(request.client.host if request.client else "", self._price(request, path))
         if path.startswith(OWN_FILES):
             file = self._own.get(path[len(OWN_FILES) :])
             return _file(file, request) if file else _error(404, "http.file")
@@ -210,6 +213,11 @@ class HttpGuard:
             check_size("session", name)
             body.session = name
         return None
+
+    def _price(self, request: Request, path: str) -> float:
+        """Return how many requests a request counts as."""
+        dear = DEAR.fullmatch(path) or (path in PATHS and not self._app.has(request.scope))
+        return PRICE if dear else 1
 
     async def _answer_stored(self, request: Request, body: _BoundedBody) -> Response | None:
         """Return the answer to a request that stores or reads a run; None to any other. Raises Refused."""

@@ -13,7 +13,12 @@ from .messages import shorten
 LINE = 300
 MINUTE = 60.0
 FORMS = 1000  # of lines remembered
-REPEATING = ("asyncio", "uvicorn.error", "specviz.ui.http_guard")  # loggers whose lines a client may cause
+REPEATING = (
+    "asyncio",
+    "uvicorn.error",
+    "specviz.ui.http_guard",
+    "specviz.ui.page",
+)  # loggers whose lines a client may cause
 
 
 class LimitRepeats(logging.Filter):
