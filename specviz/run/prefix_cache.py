@@ -25,6 +25,7 @@ class PrefixCache:
     def __init__(self):
         self._lock, self._model = threading.Lock(), ""
         self._target: CapableTarget | None = None
+        self.prompt = 0  # tokens of the run that filled it, without its answer
 
     def take(self, kit: Any, name: str, exactness: str) -> None:
         """Move the kept target into a run's kit, if it belongs to the same model and read the same picture;
@@ -40,15 +41,16 @@ class PrefixCache:
         kit.opened[0].close()
         kit.opened[0] = kit.target = target
 
-    def keep(self, kit: Any, name: str, exactness: str) -> None:
+    def keep(self, kit: Any, name: str, exactness: str, prompt: int = 0) -> None:
         """Move the target of a kit whose run has ended into this cache, before the kit is closed. name: of
-        the model."""
+        the model; prompt: number of tokens of the run's prompt."""
         if exactness not in EXACT:
             return
         with self._lock:
             before = self._target
             self._target = kit.opened.pop(0)
             self._model = name
+            self.prompt = prompt
         if before is not None:
             before.close()
 
@@ -73,15 +75,17 @@ class PrefixPool:
         self.most, self._lock = most, threading.Lock()
         self._caches: list[tuple[str, PrefixCache]] = []
 
-    def lease(self, owner: str, tokens: Sequence[int]) -> PrefixCache:
+    def lease(self, owner: str, tokens: Sequence[int], whole: bool = False) -> PrefixCache:
         """Return the owner's cache that shares the longest prefix with the prompt tokens; a new one if none
-        shares at least LEAST tokens."""
+        shares at least LEAST tokens. whole: only a cache whose whole prompt is continued, so that two people
+        who count as one owner cannot learn from the reuse how far a guess matches the other's prompt."""
         with self._lock:
             mine = [
                 (cached_prefix_length(cache, tokens), cache)
                 for other, cache in self._caches
                 if other == owner
             ]
+            mine = [(length, one) for length, one in mine if not whole or length >= one.prompt]
             length, cache = max(mine, key=lambda pair: pair[0], default=(0, None))
             cache = cache if cache is not None and length >= LEAST else PrefixCache()
             self._caches = [pair for pair in self._caches if pair[1] is not cache] + [(owner, cache)]

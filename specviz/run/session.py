@@ -133,11 +133,13 @@ class Session:
             session.request, session.sampling = request, request.sampling
         return sessions
 
-    def lease(self, pool: PrefixPool, owner: str, prompt: Any, raw: bool = False) -> None:
-        """Reuse the KV cache of the conversation that a prompt continues, from ``pool``. Methods that need
-        hidden states of the prompt recompute it, because the cache does not hold them."""
+    def lease(
+        self, pool: PrefixPool, owner: str, prompt: Any, raw: bool = False, whole: bool = False
+    ) -> None:
+        """Reuse the KV cache of the conversation that a prompt continues, from ``pool``; whole: as there.
+        Methods that need hidden states of the prompt recompute it, because the cache does not hold them."""
         if not any(need.startswith(("head:", "tap:")) for need in self.method.needs):
-            self.prefix_cache = pool.lease(owner, self.encode(prompt, raw))
+            self.prefix_cache = pool.lease(owner, self.encode(prompt, raw), whole)
 
     def encode(self, prompt: str | list[dict[str, str]], raw: bool = False) -> list[int]:
         """Return the token ids of a prompt or a conversation. Raises SessionError if it is empty, malformed

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..core import State
+from ..core import State, common_prefix_length
 from ..core.errors import InvalidUse
 from ..loops import speculate
 from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled, Started, TextEmitted
@@ -101,7 +101,7 @@ class Run:
             if self.kit:
                 if intact and self.session.prefix_cache is not None and self.state:
                     self.session.prefix_cache.keep(
-                        self.kit, self.loaded.conversation, self.session.method.exactness
+                        self.kit, self.loaded.conversation, self.session.method.exactness, len(self.ids)
                     )
                 self.kit.close()
                 self._remember()
@@ -117,6 +117,7 @@ class Run:
         self.kit = kit = self.loaded.kit()
         if self.session.prefix_cache is not None:
             self.session.prefix_cache.take(kit, self.loaded.conversation, self.session.method.exactness)
+            self.reused = common_prefix_length(kit.target.cached_tokens, self.ids[:-1])
         if self.session.memory is not None:
             self.session.memory.clear_unless_mark(self.loaded.name)
             kit.memory = self.session.memory
@@ -165,7 +166,6 @@ class Run:
         for event in _advance(loop):
             if isinstance(event, Prefilled):
                 self._forward_before = self._forward()
-                self.reused = max(0, len(self.ids) - 1 - event.n)
                 yield event, True
             elif isinstance(event, Noted):
                 owed -= 1

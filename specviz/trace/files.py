@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,10 +99,16 @@ class Trace:
         """Return the trace in a file, or in its lines (text or bytes, possibly gzipped). most: bytes,
         unpacked. Raises TraceError."""
         data = _bytes(source, most)
+        records: list[Record] = []
+
+        def read() -> Iterator[Record]:
+            for count, line in enumerate(data.removeprefix(codecs.BOM_UTF8).splitlines(), 1):
+                if line.strip():
+                    records.append(_parse(line, count))
+                    yield records[-1]
+
         try:
-            lines = enumerate(data.removeprefix(codecs.BOM_UTF8).splitlines(), 1)
-            records = [_parse(line, count) for count, line in lines if line.strip()]
-            check(records)
+            check(read())  # as they are read: the first that is wrong ends it, before millions are parsed
         except TraceError as error:
             if not isinstance(source, Path):
                 raise
@@ -173,10 +180,8 @@ def _parse(line: bytes, count: int) -> Record:
         raise TraceError(f"Line {count} is not JSON.", "trace.json") from None
 
 
-def check(records: list[Any]) -> None:
+def check(records: Iterable[Any]) -> None:
     """Check types, finiteness, limits and order of all records of a trace. Raises TraceError."""
-    if not records:
-        raise TraceError("The trace holds no records.", "trace.empty")
     lanes: dict[int, _Lane] = {}
     for count, record in enumerate(records, 1):
         if (
@@ -193,6 +198,8 @@ def check(records: list[Any]) -> None:
         where = f"Record {count} ({kind})"
         SCHEMA[kind](record, where)
         lanes.setdefault(lane, _Lane()).take(kind, record, where)
+    if not lanes:
+        raise TraceError("The trace holds no records.", "trace.empty")
 
 
 @dataclass

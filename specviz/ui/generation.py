@@ -65,7 +65,7 @@ def answers(
     run."""
     if caches is not None:
         for session in sessions:
-            session.lease(caches, asked.owner, asked.prompt, asked.raw)
+            session.lease(caches, asked.owner, asked.prompt, asked.raw, whole=True)
     share = seconds if sessions[0].batch else seconds / len(sessions)
     return [_answer(session, asked, index, share, cancel) for index, session in enumerate(sessions)]
 

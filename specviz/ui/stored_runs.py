@@ -7,11 +7,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import json
 import os
 import re
+import secrets
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -29,6 +32,10 @@ TYPES = (
     "application/gzip",
     "application/jsonl",
 )  # of a posted run; other web pages cannot send these without asking first
+TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp")  # as trace/file_writer.py names them
+LEFT_OVER = 3600.0  # seconds after which nobody writes one any more
+OWNERS = "owners.json"
+OWNER = 12  # characters of an address's digest
 FOLDER = "~/.cache/specviz/runs"
 MOST_BYTES = 8 * 2**20  # of one run, unpacked
 MOST_RUNS = 200
@@ -42,9 +49,9 @@ DAY = 86_400.0
 
 
 class StoredRuns:
-    """A folder of runs. most_bytes: of one run, unpacked, at most what a trace may have; most_runs: the
-    oldest beyond it are removed; days: after which a run expires. Files of other names are neither read nor
-    removed."""
+    """A folder of runs. most_bytes: of one run, unpacked, at most what a trace may have; most_runs: beyond it
+    the oldest of the address that stored the most are removed; days: after which a run expires. Files of
+    other names are neither read nor removed."""
 
     def __init__(
         self, folder: Path, most_bytes: int = MOST_BYTES, most_runs: int = MOST_RUNS, days: int = DAYS
@@ -58,9 +65,9 @@ class StoredRuns:
         self._waiting = 0
         self._swept = 0.0
 
-    def put(self, data: bytes) -> str:
+    def put(self, data: bytes, address: str = "") -> str:
         """Store a trace, given as its lines, possibly gzipped; return its name: the SHA-256 of its records
-        as ``Trace.lines`` writes them. Raises Refused."""
+        as ``Trace.lines`` writes them. address: of the client that stores it. Raises Refused."""
         try:
             content = Trace.load(data, self.most_bytes).lines().encode("utf-8", "replace")
         except (ValueError, RecursionError) as why:
@@ -76,10 +83,23 @@ class StoredRuns:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_file(self._file(name), gzip.compress(content, mtime=0))
+            owners = self._owners()
+            owners["runs"].setdefault(name, _digest(owners["salt"], address))
+            self._remove_old(self._file(name), owners)
+            write_file(self.folder / OWNERS, json.dumps(owners).encode())
         except OSError:
             raise Refused("stored.folder") from None
-        self._remove_old(self._file(name))
         return name
+
+    def _owners(self) -> dict[str, Any]:
+        """Return {"salt", "runs": {name of a run: digest of the address that stored it}}, as kept in the
+        folder."""
+        try:
+            found = json.loads((self.folder / OWNERS).read_bytes())
+            runs = {str(name): str(owner)[:OWNER] for name, owner in found["runs"].items()}
+            return {"salt": str(found["salt"]), "runs": runs}
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):  # none yet, or damaged
+            return {"salt": secrets.token_hex(16), "runs": {}}
 
     def find(self, name: str) -> tuple[Path, os.stat_result]:
         """Return the file of a stored run, gzipped JSON Lines, and its state. Raises Refused if there is none
@@ -112,14 +132,15 @@ class StoredRuns:
             )
         if name is not None or request.method != "POST" or request.headers.get("content-type") not in TYPES:
             raise Refused("stored.route")
-        self._budget.request(request.client.host if request.client else "")
+        address = request.client.host if request.client else ""
+        self._budget.request(address)
         if self._waiting >= WAITING:
             raise Refused("stored.busy")
         self._waiting += 1
         try:
             data = await body()
             async with self._checking:
-                return JSONResponse({"hash": await asyncio.to_thread(self.put, data)})
+                return JSONResponse({"hash": await asyncio.to_thread(self.put, data, address)})
         finally:
             self._waiting -= 1
 
@@ -131,10 +152,12 @@ class StoredRuns:
     def _expired(self, written: float) -> bool:
         return time.time() - written > self.days * DAY
 
-    def _remove_old(self, newest: Path | None = None) -> None:
-        """Remove expired runs and the oldest beyond the number; ``newest`` counts as the newest, whatever
-        the clock says."""
+    def _remove_old(self, newest: Path | None = None, owners: dict[str, Any] | None = None) -> None:
+        """Remove expired runs and, beyond the number, the oldest of the address that stored the most;
+        ``newest`` counts as the newest, whatever the clock says. owners: as ``_owners`` returns them; runs
+        that are gone are removed from it."""
         try:
+            self._remove_left_over()
             files = [
                 (file != newest, -file.stat().st_mtime, file)
                 for file in self.folder.iterdir()
@@ -142,9 +165,30 @@ class StoredRuns:
             ]
         except OSError:  # no folder yet, or another process removed a file
             return
-        for place, (old, written, file) in enumerate(sorted(files)):
-            if place >= self.most_runs or (old and self._expired(-written)):
+        of = (owners or self._owners())["runs"]
+        kept: dict[str, list[Path]] = {}  # owner -> its runs, newest first
+        for old, written, file in sorted(files):
+            if old and self._expired(-written):
                 file.unlink(missing_ok=True)
+            else:
+                kept.setdefault(of.get(file.name.partition(".")[0], ""), []).append(file)
+        for _ in range(sum(map(len, kept.values())) - self.most_runs):
+            most = max(kept.values(), key=lambda runs: (len(runs), -runs[-1].stat().st_mtime))
+            most.pop().unlink(missing_ok=True)
+        names = {file.name.partition(".")[0] for runs in kept.values() for file in runs}
+        for name in [name for name in of if name not in names]:
+            del of[name]
+
+    def _remove_left_over(self) -> None:
+        """Remove temporary files of a process that was killed while it wrote."""
+        for file in self.folder.iterdir():
+            if TEMPORARY.fullmatch(file.name) and time.time() - file.stat().st_mtime > LEFT_OVER:
+                file.unlink(missing_ok=True)
+
+
+def _digest(salt: str, address: str) -> str:
+    """Return a name for an address that does not tell it."""
+    return hashlib.sha256(f"{salt}\n{address}".encode()).hexdigest()[:OWNER]
 
 
 def configured_runs() -> StoredRuns | None:

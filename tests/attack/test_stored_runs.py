@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from specviz.trace import files
 from specviz.trace.files import Trace
 from specviz.ui import http_guard, http_timeouts, stored_runs
 from specviz.ui.limits import BASELINE, BODY_BYTES, Refused, RunRequest
@@ -38,7 +39,7 @@ def run(prompt="tell of the fox", tokens=24) -> bytes:
 
 
 def names(runs) -> set[str]:
-    return {file.name.partition(".")[0] for file in runs.folder.iterdir()}
+    return {file.name.partition(".")[0] for file in runs.folder.iterdir() if file.name != stored_runs.OWNERS}
 
 
 def code(action) -> str:
@@ -183,12 +184,12 @@ def test_runs_are_checked_one_at_a_time_and_few_wait(server, runs, monkeypatch):
     most = [0]
     gate = threading.Event()
 
-    def slow(data, put=runs.put):
+    def slow(data, address, put=runs.put):
         at_once[0] += 1
         most[0] = max(most[0], at_once[0])
         gate.wait(30)
         at_once[0] -= 1
-        return put(data)
+        return put(data, address)
 
     monkeypatch.setattr(runs, "put", slow)
     with ThreadPoolExecutor(stored_runs.WAITING + 1) as pool:
@@ -331,3 +332,44 @@ def test_more_connections_than_the_limit_close_the_oldest_idle_ones(server, monk
                 pass
         assert len(kind._open["127.0.0.1"]) <= most
         assert get(server.url + "theme.css")[0] == 200
+
+
+def test_runs_of_one_address_do_not_remove_those_of_others(tmp_path):
+    kept = StoredRuns(tmp_path, most_runs=5)
+    others = [kept.put(run(f"tell {i}"), f"10.0.0.{i}") for i in range(2)]
+    for i in range(6):
+        kept.put(run(f"flood {i}"), "10.9.9.9")
+    kept = StoredRuns(tmp_path, most_runs=5)  # another process
+    last = [kept.put(run(f"more {i}"), "10.9.9.9") for i in range(6)]
+    assert names(kept) == {*others, *last[3:]}
+    owners = (tmp_path / stored_runs.OWNERS).read_text()
+    assert "10." not in owners and set(json.loads(owners)["runs"]) == names(kept)
+
+
+@pytest.mark.parametrize("damaged", [b"", b"[]", b"{}", b'{"salt": 1, "runs": []}', b"\xff"])
+def test_a_damaged_list_of_owners_is_written_anew(tmp_path, damaged):
+    (tmp_path / stored_runs.OWNERS).write_bytes(damaged)
+    kept = StoredRuns(tmp_path, most_runs=2)
+    stored = [kept.put(run(f"tell {i}"), "10.0.0.1") for i in range(3)]
+    assert names(kept) == {*stored[1:]}
+
+
+def test_temporary_files_of_a_killed_writer_are_removed(tmp_path):
+    for name, age in ((".0123456789abcdef.tmp", 7200), (".fedcba9876543210.tmp", 10), (".mine.tmp", 7200)):
+        (tmp_path / name).write_text("x")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    StoredRuns(tmp_path).put(run())
+    assert {file.name for file in tmp_path.iterdir() if file.suffix == ".tmp"} == {
+        ".fedcba9876543210.tmp",
+        ".mine.tmp",
+    }
+
+
+@pytest.mark.parametrize("line", [b"[]", b"{}", b'{"type":"text"}'])
+def test_the_first_wrong_record_ends_the_check(tmp_path, monkeypatch, line):
+    """8 MB of such lines are 8 KB of gzip."""
+    parsed = []
+    parse = files._parse
+    monkeypatch.setattr(files, "_parse", lambda *given: parsed.append(1) or parse(*given))
+    body = gzip.compress((line + b"\n") * 10_000)
+    assert code(lambda: StoredRuns(tmp_path).put(body)) == "stored.trace" and len(parsed) == 1
