@@ -3,6 +3,7 @@ the client."""
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..core.note_kinds import check
 from ..trace.events import Checked, Event, Failed, Finished, Noted, Prefilled, Received, Started, TextEmitted
@@ -27,7 +29,6 @@ PIECE = 3000  # bytes of a piece of text in a trace
 TEXT = 2 * 2**20 - PIECE  # maximum bytes of text of a lane
 PAGE_SECONDS = 2.0  # for a page next to the stream
 FINISH = {"stop": "stop", "length": "length", "tool_calls": "stop", "eos": "stop"}
-LOOPBACK = ("localhost", "127.", "[::1]")
 
 
 class Stream:
@@ -65,8 +66,7 @@ class Stream:
     @property
     def here(self) -> bool:
         """Whether the server runs on this machine, so that local work slows it down."""
-        host = self.url.partition("://")[2]
-        return host.startswith(LOOPBACK)
+        return is_loopback(urlsplit(self.url).hostname or "")
 
     def close(self, why: str = "stopped") -> None:
         """End the stream; what was received is kept."""
@@ -286,6 +286,14 @@ class Stream:
             "baseline_run_id": None,
             "deterministic": False,
         }
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is this machine's own."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def _base(url: str) -> str:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 LEASE = 40.0  # seconds of ZeroGPU requested for one question
 SPARE = 5.0  # seconds in addition, to finish a started one
 KEPT_ANSWERS = 64
+KEPT_SHARING = 256  # methods with knobs of past requests
 FRESH = 5.0  # seconds for which what models.yaml and the free memory offer is not computed again
 CONVERSATIONS = 8  # whose KV caches are kept, a lane of the page each
 TOP = 5  # best tokens of each distribution that are kept for the inspector
@@ -124,13 +125,14 @@ class Engine:
             others = [name for name in held if name is not None]
             unload = others[: max(0, len(others) - models_kept())]
             self._loaded = {name: one for name, one in held.items() if name not in unload}
+            if self._together and self._together.loaded not in self._loaded.values():
+                self._together = None
+            caches = self._caches
         if unload:
             from ..zoo import forget
 
-            if self._caches:
-                self._caches.close()  # they would keep the models in memory
-            if self._together and self._together.loaded not in self._loaded.values():
-                self._together = None
+            if caches:
+                caches.close()  # they would keep the models in memory
             forget()
 
     def _open(self, target: str | None) -> Any:
@@ -296,6 +298,9 @@ class Engine:
         from .generation import generate
 
         if on_zero_gpu() or not self.batch_name(target, asked):
+            if not on_zero_gpu():
+                with engine_errors_refused():
+                    self._learn_sharing(target, asked)
             work: Callable[..., Iterator[Any]] = partial(
                 generate, caches=None if on_zero_gpu() else self._conversations()
             )
@@ -307,33 +312,45 @@ class Engine:
         """Return the name of the batch in which a request can be answered. Empty if its method decodes one
         request at a time, or if its draft lengths, and so its random draws, would depend on the other
         requests."""
-        key = (target, asked.method, json.dumps(asked.knobs, sort_keys=True))
         if on_zero_gpu() or _has_slow_masks(asked.fields.get("response_format")):
             return ""
-        if key not in self._batchable:
-            with engine_errors_refused():
-                self._batchable[key] = batch_sharing(self.loaded(target), asked.method, asked.knobs)
-        shares = self._batchable[key] == "any" or (
-            self._batchable[key] == "greedy" and asked.fields.get("temperature") == 0
-        )
+        with self._lock:
+            sharing = self._batchable.get(_batch_key(target, asked))
+        shares = sharing == "any" or (sharing == "greedy" and asked.fields.get("temperature") == 0)
         return f"batch:{target or ''}" if shares else ""
+
+    def _learn_sharing(self, target: str | None, asked: Any) -> None:
+        """Find out whether later requests with this method and these knobs can share forward passes. It builds
+        the method, which may load weights and compile: only a request that has its turn does it."""
+        key = _batch_key(target, asked)
+        with self._lock:
+            known = key in self._batchable
+        if not known:
+            sharing = batch_sharing(self.loaded(target), asked.method, asked.knobs)
+            with self._lock:
+                self._batchable[key] = sharing
+                while len(self._batchable) > KEPT_SHARING:
+                    self._batchable.pop(next(iter(self._batchable)))
 
     def _generate_together(
         self, loaded: Loaded, asked: Any, seconds: float, cancel: threading.Event
     ) -> Iterator[Any]:
         from .batched_generation import BatchedGeneration
 
+        caches = self._conversations()
         with self._lock:
             if self._together is None or self._together.loaded is not loaded:
-                self._together = BatchedGeneration(loaded, self._conversations())
-        return self._together.generate(asked, seconds, cancel)
+                self._together = BatchedGeneration(loaded, caches)
+            together = self._together
+        return together.generate(asked, seconds, cancel)
 
     def _conversations(self) -> Any:
         """Return the KV caches of recent conversations."""
         from ..run.prefix_cache import PrefixPool
 
-        self._caches = self._caches or PrefixPool(CONVERSATIONS)
-        return self._caches
+        with self._lock:
+            self._caches = self._caches or PrefixPool(CONVERSATIONS)
+            return self._caches
 
     def answer(
         self, name: str, payload: dict[str, Any], cancel: threading.Event, seconds: float
@@ -355,6 +372,10 @@ class Engine:
         if not isinstance(target, str) or target == self.targets()[0]["model"]:
             return None
         return target or None
+
+
+def _batch_key(target: str | None, asked: Any) -> tuple[str | None, str, str]:
+    return target, asked.method, json.dumps(asked.knobs, sort_keys=True)
 
 
 def _has_slow_masks(form: Any) -> bool:

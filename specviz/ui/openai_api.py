@@ -16,10 +16,11 @@ import hmac
 import json
 import os
 import secrets
+import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Any, ClassVar
 
 from starlette.applications import Starlette
@@ -83,6 +84,7 @@ OTHER_FIELDS = (
 )
 MESSAGE_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 DEFAULT_METHOD = "speculative"
+WATCH = 0.25  # seconds between two looks whether a client has left
 TRACES = 64  # traces kept until newer ones replace them
 TRACE_BYTES = 32 * 2**20  # bytes of them
 FINISH = {
@@ -194,16 +196,23 @@ class OpenAIApi:
                 body, kind, owner_of(address, request.headers.get("authorization", ""))
             )
             shape = kind(self._names()[target], str(request.base_url).rstrip("/"))
-            chunks = self._chunks(target, asked, shape, Visitor(address))
+            left = Departure()
+            chunks = self._chunks(target, asked, shape, Visitor(address), left)
             streamed, usage = _stream_fields(body)
             if streamed:
-                first = await anext(chunks)  # a refusal before the first token is a status, not an event
+                with watched(request, left):
+                    first = await anext(
+                        chunks, None
+                    )  # a refusal before the first token is a status, not an event
+                if first is None:
+                    return Response(status_code=499)
                 return StreamingResponse(shape.events(first, chunks, usage), media_type="text/event-stream")
             async with aclosing(chunks):
-                async for chunk in chunks:
-                    shape.add(chunk)
-                    if await request.is_disconnected():
-                        return Response(status_code=499)
+                with watched(request, left):
+                    async for chunk in chunks:
+                        shape.add(chunk)
+            if left.gone:
+                return Response(status_code=499)
             return JSONResponse(shape.whole())
         except Refused as why:
             return refusal(why)
@@ -263,13 +272,20 @@ class OpenAIApi:
         return key, read_knobs(cards[key], asked.get("knobs", {}))
 
     async def _chunks(
-        self, target: str | None, asked: Generation, shape: Shape, visitor: Visitor
+        self,
+        target: str | None,
+        asked: Generation,
+        shape: Shape,
+        visitor: Visitor,
+        left: Departure,
     ) -> AsyncGenerator[dict[str, Any]]:
-        """Yield the chunks of an answer, after its place in the queue. Raises Refused."""
+        """Yield the chunks of an answer, after its place in the queue; none once its
+        client has left. Raises Refused."""
         with self._run_queue.open_run(visitor.address):
             async with aclosing(self._loader.wait(target)) as progress:
                 async for _ in progress:
-                    pass
+                    if left.gone:
+                        return
             batch = await asyncio.to_thread(self._backend.batch_name, target, asked)
             job = EngineJob(
                 self._run_queue,
@@ -277,6 +293,7 @@ class OpenAIApi:
                 visitor,
                 batch,
             )
+            left.ends(job.stop)
             records: list[dict[str, Any]] = []
             async with aclosing(job.stream()) as parts:
                 async for part in parts:
@@ -593,6 +610,43 @@ def _by_name(tops: list[dict[str, Any]]) -> dict[str, float]:
         name = f"token_id:{top['id']}" if top["token"] in found else top["token"]
         found[name] = top["logprob"]
     return found
+
+
+class Departure:
+    """Whether the client of a request has left. gone: it has."""
+
+    def __init__(self):
+        self.gone = False
+        self._stops: list[threading.Event] = []
+
+    def ends(self, stop: threading.Event) -> None:
+        """Set an event as soon as the client has left."""
+        self._stops.append(stop)
+        if self.gone:
+            stop.set()
+
+    def notice(self) -> None:
+        """Record that the client has left."""
+        self.gone = True
+        for stop in self._stops:
+            stop.set()
+
+
+@contextmanager
+def watched(request: Request, left: Departure) -> Iterator[None]:
+    """Context manager: notice when the client of a request closes its connection, also while the request waits
+    in the queue and nothing is sent."""
+
+    async def watch() -> None:
+        while not await request.is_disconnected():
+            await asyncio.sleep(WATCH)
+        left.notice()
+
+    task = asyncio.ensure_future(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 def owner_of(address: str, authorization: str) -> str:

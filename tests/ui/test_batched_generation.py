@@ -8,6 +8,7 @@ import time
 import pytest
 
 from specviz.ui import batched_generation
+from specviz.ui import engine as engine_module
 from specviz.ui.batched_generation import BatchedGeneration
 from specviz.ui.engine import Engine
 from specviz.ui.generation import Generation
@@ -74,7 +75,23 @@ def test_a_slow_check_of_one_request_does_not_hold_the_batch(monkeypatch):
 @pytest.mark.parametrize("kind", ["lark", "regex"])
 def test_a_request_whose_masks_may_be_slow_joins_no_batch(kind):
     engine = Engine.__new__(Engine)
+    engine._lock = threading.Lock()
     engine._batchable = {(None, "speculative", "{}"): "any"}
     fields = {"response_format": {"type": kind, kind: "start: x"}}
     assert Engine.batch_name(engine, None, Generation("x", True, "speculative", {}, fields)) == ""
     assert Engine.batch_name(engine, None, ASKED) == "batch:"
+
+
+def test_a_method_is_built_by_a_request_that_has_its_turn_and_few_are_remembered(monkeypatch):
+    built = []
+    monkeypatch.setattr(engine_module, "KEPT_SHARING", 3)
+    monkeypatch.setattr(engine_module, "batch_sharing", lambda *given: built.append(given[1:]) or "any")
+    monkeypatch.setattr("specviz.ui.generation.generate", lambda *given, **named: iter(["answer"]))
+    engine = Engine()
+    engine._loaded[None] = object()
+    for i in range(9):
+        asked = Generation("x", True, "speculative", {"depth": i}, {})
+        assert engine.batch_name(None, asked) == "" and len(built) == i
+        assert list(engine.generate(None, asked, threading.Event(), 9)) == ["answer"]
+        assert engine.batch_name(None, asked) == "batch:" and len(built) == i + 1
+    assert len(engine._batchable) == 3

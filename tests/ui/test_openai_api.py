@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -504,3 +505,29 @@ def test_the_page_serves_it_where_its_owner_switches_it_on(at_home, monkeypatch)
                     client.models.list()
         finally:
             server.close()
+
+
+def test_a_client_that_leaves_the_queue_costs_nothing(at_home):
+    """Its request ends while it waits: no model is loaded for it and nothing is run."""
+    from specviz.ui.engine_job import EngineJob
+    from specviz.ui.limits import RunQueue
+    from specviz.ui.openai_api import Departure, watched
+
+    left, queue, ran = Departure(), RunQueue(), []
+    queue.ahead(queue.enter("before"))
+    gone = [False]
+
+    class Request:
+        async def is_disconnected(self):
+            return gone[0]
+
+    async def ask():
+        job = EngineJob(queue, lambda stop: ran.append(1) or iter(()))
+        left.ends(job.stop)
+        parts = job.stream()
+        with watched(Request(), left):
+            assert isinstance(await anext(parts), str)  # it waits
+            gone[0] = True
+            return [part async for part in parts]
+
+    assert asyncio.run(ask()) == [] and left.gone and not ran and len(queue._tickets) == 1
