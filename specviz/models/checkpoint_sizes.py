@@ -40,6 +40,10 @@ SCALES = re.compile(
     r"(_scale_inv|\.SCB|\.weight_scale|\.input_scale|\.qweight|\.qzeros|\.g_idx|\.scales|\.absmax|\.quant_map|"
     r"\.weight_packed|\.quant_state\.\w+|_blocks|_scales)$"
 )
+NUMBER = re.compile(
+    r"rope_theta|eps(ilon)?$"
+)  # of a position's angle, of a norm: NaN and Infinity are JSON to Python
+MOST_NUMBER = 1e30
 PLAIN = {"F64", "F32", "F16", "BF16"}
 
 
@@ -58,6 +62,12 @@ def check_config(config: dict[str, Any], name: str) -> None:
                 raise ModelError(
                     f"config.json of {name} has {word} = {str(value)[:40]}, which is not a size",
                     "config.size",
+                )
+        for word, value in part.items():
+            if NUMBER.search(str(word)) and type(value) in (int, float) and not 0 <= value < MOST_NUMBER:
+                raise ModelError(
+                    f"config.json of {name} has {str(word)[:40]} = {str(value)[:40]}, which is not a usable number",
+                    "config.number",
                 )
         layers = max(as_list(part.get("num_hidden_layers") or part.get("n_layer") or 1))
         if layers > MOST_LAYERS:

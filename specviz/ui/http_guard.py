@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from .address_budget import AddressBudget
-from .limits import BODY_BYTES, Visitor, check_size
+from .limits import BODY_BYTES, Visitor, check_size, without_surrogates
 from .log_lines import log_failure
 from .messages import Refused, shorten, text
 from .page_cache import PATHS, PageCache
@@ -57,6 +57,7 @@ FREE = (
 )  # files of the page: reading one is not counted as a request
 IN_FLIGHT = 128  # requests of an address that are being answered, streams included: a page holds two
 DEAR = re.compile(r"/gradio_api/(call|run|api)/(v2/)?(ask|methods)/?")  # answers of 0.2 to 0.4 MB
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half a character in JSON, or one of two halves
 PRICE = 10  # requests that such a one, or a page that is not in memory, counts as
 SWEEP = 1.0  # seconds between two searches for unread answers
 PART_BYTES = 32 * 2**10  # of an answer that is handed to a connection at once
@@ -170,7 +171,7 @@ class HttpGuard:
                 HEARTBEAT.fullmatch(_path(request)) is not None,
             )
             with self._budget.session(address, body.session, page):
-                await app(scope, body, send_with_headers)
+                await app(scope, body, _without_echo(send_with_headers))
         except Refused as why:
             if not begun:  # the server closes the connection of an answer that is left incomplete
                 await _answer(self._refused(request, why), request, body, send_with_headers)
@@ -240,6 +241,9 @@ class HttpGuard:
         except (ValueError, RecursionError):
             return self._error(request, 422, "http.malformed")
         check_size("openai body" if _path(request).startswith("/v1/") else "body", value)
+        if SURROGATE.search(data):
+            value = without_surrogates(value)
+            body.replace(json.dumps(value, ensure_ascii=False).encode())
         if isinstance(value, dict) and not self._for_api(request):
             check_size("session", value.get("session_hash"))
             body.session = (
@@ -358,6 +362,10 @@ class _BoundedBody:
         self._ahead = parts
         return b"".join(part.get("body", b"") for part in parts)
 
+    def replace(self, data: bytes) -> None:
+        """Replay other bytes than those that ``whole`` read."""
+        self._ahead = [{"type": "http.request", "body": data, "more_body": False}]
+
     @property
     def arrived(self) -> bool:
         """Whether nothing of the body is left to read."""
@@ -461,6 +469,24 @@ async def _answer(response: Response, request: Request, body: _BoundedBody, send
         await send(message)
 
     await response(request.scope, body, send_and_close)
+
+
+def _without_echo(send: Callable) -> Callable:
+    """Return a ``send`` that replaces the answer to a request of a wrong form (422): the framework's repeats
+    all of its input."""
+    hidden = False
+
+    async def send_short(message: MutableMapping[str, Any]) -> None:
+        nonlocal hidden
+        if message["type"] == "http.response.start" and message["status"] == 422:
+            hidden = True
+            answer = _error(422, "http.malformed")
+            await send({**message, "headers": answer.raw_headers})
+            await send({"type": "http.response.body", "body": answer.body})
+        elif not hidden:
+            await send(message)
+
+    return send_short
 
 
 async def _send_in_parts(message: MutableMapping[str, Any], send: Callable) -> None:

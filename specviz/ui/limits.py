@@ -277,6 +277,16 @@ def _text(name: str, value: Any, needed: bool = False) -> str:
     return _encodable(value)
 
 
+def without_surrogates(value: Any) -> Any:
+    """Return a JSON value, whose size was checked, with the lone surrogates of all its texts and keys, which
+    cannot be encoded, replaced by question marks."""
+    if isinstance(value, str):
+        return _encodable(value)
+    if isinstance(value, dict):
+        return {without_surrogates(key): without_surrogates(inner) for key, inner in value.items()}
+    return [without_surrogates(inner) for inner in value] if isinstance(value, list) else value
+
+
 def _encodable(text: str) -> str:
     """Return the text with lone surrogates, which cannot be encoded, replaced by question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -101,6 +101,7 @@ TEXTS = {
     "chat.nothing_to_edit": "There is no finished message to edit.",
     "chat.turn_busy": "That turn can be opened once this run is over.",
     "chat.turn_gone": "The record of that turn is no longer kept.",
+    "page.port": "Port {wanted} is in use: the page is at port {port}.",
     "board.empty": "Write a prompt and press Run.",
     # knobs
     "knob.pair": "{name} {choice} goes with {other} {allowed}, not with {value}: change {change} first.",

@@ -29,6 +29,7 @@ from .stream import json_for_html
 from .theme import css, theme
 
 TITLE = "specviz"
+FIRST_PORT = 7860  # as gradio tries
 QUEUED_EVENTS = 1024  # of all addresses; each has its own budget (address_budget.py)
 log = logging.getLogger(__name__)
 
@@ -133,6 +134,9 @@ def launch(demo: Page, **options: Any) -> Any:
     wait = not options.get("prevent_thread_lock")
     settings |= options | {"prevent_thread_lock": True}
     launched = demo.launch(**settings)
+    wanted = options.get("server_port") or int(os.environ.get("GRADIO_SERVER_PORT", FIRST_PORT))
+    if demo.server_port != wanted:
+        log.warning(text("page.port", wanted=wanted, port=demo.server_port))
     config = demo.server.config
     config.http_protocol_class = with_timeouts(config.http_protocol_class)  # for every connection from now on
     if wait:

@@ -94,6 +94,7 @@ WRONG = {
     "config.lacks hidden_size": edit_json("config.json", lambda c: c.pop("hidden_size")),
     "config.sizes": edit_json("config.json", lambda c: c.update(num_key_value_heads=3)),
     "config.size": edit_json("config.json", lambda c: c.update(num_hidden_layers=0)),
+    "config.number": edit_json("config.json", lambda c: c.update(rope_theta=float("nan"))),
     "forward.unsupported gpt2": edit_json("config.json", lambda c: c.update(model_type="gpt2")),
 }
 

@@ -731,3 +731,41 @@ def test_memory_is_flat_over_a_thousand_runs(server, backend):
         sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20)
     print(f"\n1,000 runs; memory after each hundred: {[f'{size:.0f} MB' for size in sizes]}")
     assert max(sizes) <= 1.02 * sizes[0]
+
+
+def test_half_a_character_anywhere_is_a_question_mark_before_anybody_reads_it():
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(json.loads((await receive())["body"]))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    guard = HttpGuard(app, {}, {}, api=app)
+    for path in ("/v1/chat/completions", "/gradio_api/queue/join"):
+        body = b'{"stop": ["\\ud800"], "a\\udfff": {"b": "x\\uD83D\\ude00\\ud83d"}, "n": 1e5}'
+        assert asyncio.run(asked(guard, path, body)) == 200
+        assert seen.pop() == {"stop": ["?"], "a?": {"b": "x\U0001f600?"}, "n": 1e5}
+
+
+async def asked(app, path, body) -> int:
+    """Status of a POST to an app."""
+    parts, sent = [{"type": "http.request", "body": body}], []
+
+    async def receive():
+        return parts.pop(0) if parts else {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-length", b"%d" % len(body))]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+    await app(scope | {"root_path": "", "client": ("1.2.3.4", 1), "scheme": "http"}, receive, send)
+    return sent[0]["status"]
+
+
+@pytest.mark.parametrize("path", ["gradio_api/queue/join", "gradio_api/call/run", "gradio_api/reset"])
+def test_a_request_of_a_wrong_form_is_not_repeated(server, path):
+    status, said = post(server.url + path, {"data": {"x": "y" * 30_000}, "fn_index": ["z" * 30_000]})
+    assert status == 422 and len(said) < SENTENCE + 100, said[:200]
+    assert post(server.url + path, ["w" * 30_000])[0] == 422 or path.endswith("run")
