@@ -40,8 +40,8 @@ METHOD = Method(
     wins="Cheap verification, and text where the second choice at one position changes all positions after it.",
     loses="Where the correction is no better than the block's own predictions, DDTree's tree costs less to build.",
     differs="The tree of the authors' pruned variant (magneto0124/DARTree 0ceefcd): fixed width per depth, then the best nodes. They "
-    "prefer shallow nodes, 0.2 of log-probability a level, and normalise over 64 candidates; ours has no such preference and "
-    "normalises over all tokens. Theirs runs Domino's published heads in captured CUDA graphs; the optional n-gram term is left "
+    "prefer shallow nodes, 0.2 of log-probability a level; ours has no such preference. Both correct and normalise over the 64 top "
+    "candidates of a place. Theirs runs Domino's published heads in captured CUDA graphs; the optional n-gram term is left "
     "out.",
     compared="code",
     published={"nodes": 64, "width": 12},

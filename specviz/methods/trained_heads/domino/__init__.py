@@ -36,7 +36,9 @@ METHOD = Method(
     wins="Wherever DFlash does; the price of a position is two small matrices, not a pass.",
     loses="Where DFlash's positions are already right, or wrong for want of depth: it only chooses among what the block offers.",
     differs="Read in engines' public ports, whose names of weights are kept. The head is trained here over a frozen DFlash; the authors "
-    "train both, first the block's own loss, then the corrected one. Tokens are sampled, so temperatures above 0 are exact.",
+    "train both, first the block's own loss, then the corrected one. Their config's shift_label is not read, and the first "
+    "place is corrected unless the config's pure_draft_prefix_len says otherwise; theirs leaves it as "
+    "the block drafted it. Tokens are sampled, so temperatures above 0 are exact.",
     compared="code",
     aliases=("domino",),
     trains=(

@@ -57,7 +57,8 @@ METHOD = Method(
     wins="Long drafts: early tokens decide how many are accepted, and late ones are nearly free.",
     loses="Where drafts are short: the first two levels are EAGLE's, and there are few others.",
     differs="As in the authors' code, without Full Tree Attention, which appends to a short path the tokens of a longer one: there "
-    "the appended token was scored after another prefix, so the text is not always the target's. Ours has one layer, that "
+    "the appended token was scored after another prefix, so the text is not always the target's. The MLPs read a node of the second "
+    "level beside its parent; the authors' code pairs the two levels by rank. Ours has one layer, that "
     "of the EAGLE head, whose weights it shares, where theirs has two of its own.",
     compared="code",
     published={"depth": 7, "nodes": 60, "gain": 0.0, "top_k": 10},
