@@ -462,13 +462,13 @@ def verify_methods(args: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from ..evidence import certificate as certify
-    from ..evidence.whole_answers import certify_answers
+    from ..evidence.whole_answers import certify_with_small_target
 
     image = request_options.given_image(args) if args.image else None
     loaded, rows = _loaded(args), []
     loaded = loaded.with_picture(image) if image else loaded
     through = certify.fix_bucket(loaded)
-    tests = {"greedy": certify.greedy, "distribution": certify.distribution, "answers": certify_answers}
+    tests = {"greedy": certify.greedy, "distribution": certify.distribution, "answers": certify_with_small_target}
     tests = {name: test for name, test in tests.items() if name in args.tests}
     try:
         with interrupted_by_signals():

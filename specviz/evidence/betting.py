@@ -9,8 +9,9 @@ the alternative does not end the test: half and half, and one part in ten for mi
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import dataclass, field
+
+import numpy as np
 
 STAKE = 0.5  # share of the wealth that is bet on an alternative that holds often
 RARE = 0.1  # share of the wealth that is bet on an alternative that holds seldom
@@ -51,6 +52,12 @@ class TestMartingale:
             self.wealth[name] = self.wealth.get(name, 0.0) + log_gain(ratio, stake)
         self.gains.append(log_gain(if_true, 1.0 if full_stake_if_true else STAKE))
 
+    def merge(self, other: TestMartingale) -> None:
+        """Add the observations of another test of the same hypothesis: its wealth multiplies this one's."""
+        for name, value in other.wealth.items():
+            self.wealth[name] = self.wealth.get(name, 0.0) + value
+        self.gains += other.gains
+
     @property
     def p(self) -> float | None:
         """The p-value: one over the mean wealth; None without observations. Alternatives that are limited
@@ -76,11 +83,9 @@ class TestMartingale:
         if not self.gains:
             return None
         unlimited = [name for name in self.wealth if SPLIT not in name]
-        rng, needed = (
-            random.Random(seed),
-            math.log(max(1, len(unlimited) * (2 if len(unlimited) < len(self.wealth) else 1)) / level),
-        )
-        return sum(sum(rng.choices(self.gains, k=len(self.gains))) >= needed for _ in range(DRAWS)) / DRAWS
+        needed = math.log(max(1, len(unlimited) * (2 if len(unlimited) < len(self.wealth) else 1)) / level)
+        gains, rng = np.array(self.gains), np.random.default_rng(seed)
+        return sum(float(rng.choice(gains, len(gains)).sum()) >= needed for _ in range(DRAWS)) / DRAWS
 
 
 def log_gain(ratio: float, stake: float = STAKE) -> float:

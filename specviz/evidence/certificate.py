@@ -148,7 +148,7 @@ def plain_decoding(
     tokens, gaps = list(prompt), []
     target.capture(frozenset())
     while len(gaps) < limit and not (gaps and tokens[-1] in stop):
-        row = _next(target, tokens)
+        row = next_logits(target, tokens)
         best = row.float().topk(2).values
         gaps.append(float(best[0] - best[1]))
         tokens.append(int(row.argmax()))
@@ -166,10 +166,11 @@ class NextTokenDistribution:
         target.capture(frozenset())
 
     def __call__(self, more: Tokens) -> Tensor:
-        return self._sampling.probs(_next(self._target, self._prompt + list(more)))
+        return self._sampling.probs(next_logits(self._target, self._prompt + list(more)))
 
 
-def _next(target: Target, tokens: list[int]) -> Tensor:
+def next_logits(target: Target, tokens: list[int]) -> Tensor:
+    """Return the logits [vocab] of the token after a text."""
     target.sync(tokens)
     return target.score(DraftTree()).logits[0]
 
@@ -238,7 +239,7 @@ def _divergence(loaded, tokens, plain, ours, gaps, at: int) -> dict[str, Any]:
 def logit_noise(target: Target, tokens: list[int]) -> float:
     """Return how much the logits after ``tokens`` vary with the number of tokens in the forward pass."""
     target.capture(frozenset())
-    rows = [_next(target, tokens).float()]
+    rows = [next_logits(target, tokens).float()]
     for count in (1, 3, 7):
         if len(tokens) > count:
             target.sync(tokens[:-count])

@@ -69,6 +69,12 @@ class DecisionChecks:
         self.decided[min(depth, DEPTHS - 1)] += 1
         self.wrong[min(depth, DEPTHS - 1)] += wrong
 
+    def merge(self, other: DecisionChecks) -> None:
+        """Add the counts of other checks."""
+        self.decided.update(other.decided)
+        self.wrong.update(other.wrong)
+        self.draws += other.draws
+
     @property
     def failed(self) -> bool:
         """Whether too many decisions differ."""

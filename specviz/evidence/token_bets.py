@@ -7,7 +7,10 @@ distribution is flat.
 - tested: each test of a drafted token x, against min(1, p(x) / q(x)), or p(x) for a chosen one; p is the residual distribution after
   the siblings that were rejected before it. Mistakes may be limited to later siblings, to a depth in the
   round, or to a part of the answer: each is an alternative of its own;
+- ranked: tests of later siblings only, against the rule of the other kind of siblings (independent or without replacement);
 - correction: the token after a rejection, against the residual distribution after all of them;
+- second, unprocessed: bonus tokens, against "never the second most probable token", and against the distribution without the
+  request's penalties, biases, bans and grammar;
 - first: the first token of each answer, against the top-1 token, the first token of the previous answer to the same prompt, and the
   distribution without temperature and filters."""
 
@@ -27,8 +30,11 @@ APART = {
     "bonus": "always the top-1 token",
     "accepted": "every tested draft token accepted",
     "tested": "acceptance a quarter too frequent",
+    "ranked": "independent siblings verified as drawn without replacement, or the reverse",
     "correction": "sampled from the target's distribution instead of the residual one",
     "first": "always the top-1 token",
+    "second": "never the second most probable token",
+    "unprocessed": "the request's penalties, biases, bans and grammar missing",
 }  # main alternative of each kind
 TILTS = (0.05, 0.2, 0.5)  # shares by which a rate is moved towards 1, or towards 0
 FACTORS = (0.9, 1.12)  # by which a rate is multiplied
@@ -40,6 +46,7 @@ POWERS = {
     "flatter": 3 / 4,
     "much flatter": 0.5,
 }  # exponents of the distribution
+SEVERE = 0.95  # share of the wealth that is bet on an alternative under which one token is impossible
 TINY = 1e-12  # smallest ratio of these
 DEEP = (2, 3, 4)  # tokens before it in the round, from which on a mistake may begin
 LATE = 24  # tokens before it in the answer
@@ -48,13 +55,15 @@ LATE = 24  # tokens before it in the answer
 class NodeTest(NamedTuple):
     """The test of a drafted token by rejection sampling. draft [vocab]: the distribution it was sampled
     from, None if it was chosen; accept, draw: the acceptance probability and the uniform number as the
-    verifier reports them, or None."""
+    verifier reports them, or None; other [vocab]: for a later sibling, the draft distribution by the rule of
+    the other kind of siblings."""
 
     token: int
     draft: Tensor | None
     accepted: bool
     accept: float | None = None
     draw: float | None = None
+    other: Tensor | None = None
 
 
 class TestedDistribution(NamedTuple):
@@ -76,7 +85,8 @@ class Token:
     token of a chain that rejection sampling tested, else None; tests: all tests at its position, in order;
     first: whether it begins the answer; earlier: the first token of the previous answer to the same prompt,
     or None; depth: number of tokens before it in its round; place: number of tokens before it in its
-    answer.
+    answer; unprocessed [vocab]: the target's distribution without the request's logits processors, None if
+    there are none.
     """
 
     token: int
@@ -91,6 +101,7 @@ class Token:
     earlier: int | None = None
     depth: int = 0
     place: int = 0
+    unprocessed: Tensor | None = None
 
     def stretches(self) -> dict[str, bool]:
         """Return {part of rounds or answers to which a mistake may be limited: whether the token lies in
@@ -134,6 +145,9 @@ def bet(
         )
     if token.kind == "bonus":
         _bet_bonus(apart["bonus"], token)
+        _bet_second(apart["second"], token)
+        if token.unprocessed is not None:
+            _bet_unprocessed(apart["unprocessed"], token, token.unprocessed, rng)
         return [], None
     if token.draft is not None and token.draft.shape == token.probs.shape and token.kind in DRAFTED:
         rate = float(torch.minimum(token.probs, token.draft.double().cpu()).sum())
@@ -142,6 +156,7 @@ def bet(
         apart["accepted"].bet({"always": accepted / max(rate, FLOOR)}, 1 / max(rate, FLOOR), ratios)
     rates, residual = acceptance_rates(token)
     _bet_tests(apart["tested"], token, rates, rng)
+    _bet_ranked(apart["ranked"], token, rates, rng)
     if residual is not None and token.kind == "correction":
         _bet_correction(apart["correction"], token, residual.probs, rng)
     return rates, residual
@@ -159,6 +174,31 @@ def _bet_bonus(on: TestMartingale, token: Token) -> None:
     }
     stretches = token.stretches()
     on.bet(_within(stretches, ratios), if_true, _within(stretches, bent))
+
+
+def _bet_second(on: TestMartingale, token: Token) -> None:
+    """Bet against a bonus token that never, or half as often, is the second most probable one; or the first
+    or third."""
+    order = token.probs.topk(min(3, len(token.probs))).indices.tolist()
+    ratios = {f"never rank {rank + 1}": token.avoids(frozenset({best})) for rank, best in enumerate(order)}
+    if_true = 1 / max(1 - float(token.probs[order[1]]), FLOOR) if len(order) > 1 else 1.0
+    staked = {name: 1 - SEVERE + SEVERE * ratio for name, ratio in ratios.items()}
+    for rank, best in enumerate(order):
+        prob = min(float(token.probs[best]), SURE)
+        rarer = 0.5 if token.token == best else (1 - prob / 2) / (1 - prob)
+        staked[f"half of rank {rank + 1}"] = rarer
+    on.bet({}, 1 - SEVERE + SEVERE * if_true, staked, True)
+
+
+def _bet_unprocessed(on: TestMartingale, token: Token, other: Tensor, rng: torch.Generator) -> None:
+    would = int(torch.multinomial(other, 1, generator=rng))
+    ratio = token.ratio(other, token.probs)
+    on.bet(
+        {"unprocessed": ratio},
+        1 - SEVERE + SEVERE * float(other[would]) / max(float(token.probs[would]), FLOOR),
+        {"always unprocessed": 1 - SEVERE + SEVERE * ratio},
+        True,
+    )
 
 
 def _within(stretches: dict[str, bool], ratios: dict[str, float]) -> dict[str, float]:
@@ -211,6 +251,19 @@ def _bet_tests(
             for factor in FACTORS
         }
         on.bet({}, if_true, _within(stretches | {f"later sibling{SPLIT}": place > 0}, ratios), True)
+
+
+def _bet_ranked(
+    on: TestMartingale, token: Token, rates: Sequence[TestedDistribution], rng: torch.Generator
+) -> None:
+    for rate, tested in zip(rates, token.tests):
+        if tested.other is None or not FLOOR < rate.value < SURE:
+            continue
+        drafted = float(tested.other[tested.token])
+        other = min(SURE, float(rate.probs[tested.token]) / drafted) if drafted > 0 else SURE
+        would = float(torch.rand(1, generator=rng)) < other
+        ratio, if_true = (_rate_ratio(other, rate.value, hit) for hit in (tested.accepted, would))
+        on.bet({}, if_true, {"other rule": ratio}, True)
 
 
 def _rates(rate: float, accepted: bool) -> dict[str, float]:

@@ -17,10 +17,13 @@ Tokens of several origins are also tested separately by betting (token_bets.py),
 distribution is flat. A token that the verification rejected and that is emitted nevertheless has
 probability 0: the residual distribution is 0 there.
 
-The numbers that the verifier reports of its decisions are recomputed, too (decision_checks.py).
+The numbers that the verifier reports of its decisions are recomputed, too (decision_checks.py); so are
+single rows of its forward passes (pass_checks.py). Drafted tokens are tested under the distribution that
+is recorded for them (drafted_tokens.py).
 
-Answers are generated at several settings, also with a high temperature; ``power`` is the probability with
-which each mistake would be found. If a test is suspicious, twice and four times as many tokens are
+Answers are generated at several settings (verify_settings.py), each of which is also tested by itself; a
+method that can run on it is certified on a small target beside the chosen one, too (small_target.py).
+``power`` is the probability with which each mistake would be found. If a test is suspicious, twice and four times as many tokens are
 generated (LOOKS): p-values of betting are valid at any stopping time, and those of uniformity are corrected
 for the number of looks."""
 
@@ -29,25 +32,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from ..core import DraftTree, Method, Sampling, Scores, State, Target, Verdict, Verifier
+from ..core import DraftTree, Method, Processors, Sampling, Scores, State, Target, Verdict, Verifier
 from ..loops import speculate
 from ..methods import catalogue
 from ..trace.events import Committed
 from .betting import TestMartingale
-from .certificate import PROMPTS, encode, logit_noise
+from .certificate import PROMPTS, encode, logit_noise, next_logits
 from .decision_checks import DecisionChecks
+from .drafted_tokens import AGAINST as DRAFT_BETS
+from .drafted_tokens import RANKS, DraftedTokens, other_rule
+from .pass_checks import CHAIN, ROOT, SIBLINGS, PassChecks
+from .pass_checks import NOISE as ROW_NOISE
+from .small_target import SmallTarget, runs_on_small_target
 from .statistics import uniformity_p_values
 from .token_bets import APART, DRAFTED, NodeTest, Token, bet
+from .verify_settings import SETTINGS, MakeProcessors, request_processors
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-TOKENS = 2400  # tokens of all answers
+TOKENS = 3600  # tokens of all answers
 LOOKS = (1, 2, 4)  # multiples of them after which the tests are read
 SUSPICIOUS = (
     0.005,
@@ -62,23 +71,12 @@ NUMBER = "number"  # test of the PIT values of tokens ordered by token id
 DRAWN = "draws"  # test of the uniform numbers of decisions
 NOISE = 4  # tolerance of reported probabilities, as a multiple of the noise of the logits
 WIDER = 1e-3  # tolerance of top-p: rounding may move a token across the cut
-# draft depth (None: the method's default) and sampling: short drafts, so that a whole draft is often
-# accepted; low temperatures, where few tokens are probable, and high ones, where no token dominates;
-# filters, outside which a token has probability 0; long drafts, whose last tokens are seldom reached
-SETTINGS = (
-    (1, Sampling(0.7)),
-    (1, Sampling(1.5, top_p=0.9)),
-    (2, Sampling(1.0)),
-    (None, Sampling(0.9, top_p=0.9)),
-    (2, Sampling(1.5)),
-    (1, Sampling(1.2, top_k=8)),
-    (6, Sampling(0.8)),
-    (5, Sampling(1.0)),
-)
 RULES = (
     "ratio",
     "match",
 )  # after a rejection by one of these the residual distribution is 0 at the rejected token
+PROBES = 3  # rows of an answer's draft trees off the accepted paths that are compared, at most
+PROBED = 0.4  # probability that a round gives one
 PROMPTS_OPEN = (
     "Write ten random words.",
     "Invent a name for a new city, a drink and a song.",
@@ -87,6 +85,11 @@ DEPTHS = ("gamma", "depth", "block", "window", "length", "most")  # knobs that s
 TEXTS = {  # parts of a report's detail, by identifier
     "impossible": " {count} of them have probability 0 under the target.",
     "worst": " Largest deviation: {group}.",
+    "drafted": " {count} drafted tokens have probability 0 under the distribution recorded for them.",
+    "rows": " {wrong} of {checked} rows of its passes differ from plain scoring.",
+    "setting": " Smallest p-value of a setting: {p:.2g} (draft depth {depth}, temperature {temperature:g}, {request}).",
+    "small": " On the small target: {detail}",
+    "mask": " A node that sees its preceding sibling would be found with {power:.0%} ({count} rows).",
     "reported": " {wrong} of {decided} decisions report numbers that plain scoring does not give.",
 }
 
@@ -106,6 +109,31 @@ class PitValues:
         default_factory=lambda: {kind: TestMartingale(why) for kind, why in APART.items()}
     )
     checks: DecisionChecks = field(default_factory=DecisionChecks)
+    drafts: DraftedTokens = field(default_factory=DraftedTokens)
+    passes: PassChecks = field(default_factory=PassChecks)
+
+    @classmethod
+    def merged(cls, parts: Sequence[PitValues]) -> PitValues:
+        """Return the values, bets and checks of several settings together."""
+        out = cls()
+        for part in parts:
+            out.values += part.values
+            out.how += part.how
+            out.ratios += part.ratios
+            out.numbers += part.numbers
+            out.impossible += part.impossible
+            out.checks.merge(part.checks)
+            out.passes.merge(part.passes)
+            out.drafts.impossible += part.drafts.impossible
+            for rank, values in part.drafts.ranks.items():
+                out.drafts.ranks[rank] += values
+            for kind, test in part.bets().items():
+                out.bets()[kind].merge(test)
+        return out
+
+    def bets(self) -> dict[str, TestMartingale]:
+        """Return the bets on the answers' tokens and on drafted tokens."""
+        return self.apart | self.drafts.apart
 
     def group(self, name: str) -> list[float]:
         """Return the values of one test: those of an origin, of all tokens, or in one of the other orders."""
@@ -113,6 +141,8 @@ class PitValues:
             return [value for value in self.ratios if value is not None]
         if name in (NUMBER, DRAWN):
             return self.numbers if name == NUMBER else self.checks.draws
+        if name in RANKS:
+            return self.drafts.ranks[name]
         return (
             self.values
             if name == "all"
@@ -130,33 +160,52 @@ class PitValues:
             numbers=self.numbers[:count],
         )
 
-    def report(self) -> dict[str, Any]:
-        """Return {p, samples, histogram, impossible, groups: {name: {p, samples, histogram}}, apart: {kind:
-        {p, samples, power, against}}, decisions: {decided, wrong, failed}}. p is corrected for the number
-        of tests: one half of the level is spent on uniformity, for every look, and one on betting."""
-        groups = {name: self.group(name) for name in (*GROUPS, RATIO, NUMBER, DRAWN)}
+    @property
+    def p(self) -> float:
+        """The p-value of all tests."""
+        return self._tests()[0]
+
+    def _tests(self) -> tuple[float, dict[str, list[float]], dict[str, list[float]]]:
+        groups = {name: self.group(name) for name in (*GROUPS, *RANKS, RATIO, NUMBER, DRAWN)}
         found = {
             name: uniformity_p_values(values, serial=name in ("all", DRAWN))
             for name, values in groups.items()
         }
         tests = 2 * len(groups) + 2
         even = tests * len(LOOKS) * min((p for ps in found.values() for p in ps), default=1.0)
-        won = len(self.apart) * min((m.p for m in self.apart.values() if m.p is not None), default=1.0)
-        p = 0.0 if self.impossible or self.checks.failed else min(1.0, 2 * even, 2 * won)
+        bets = self.bets()
+        won = len(bets) * min((m.p for m in bets.values() if m.p is not None), default=1.0)
+        broken = self.impossible or self.drafts.impossible or self.checks.failed or self.passes.failed
+        return (0.0 if broken else min(1.0, 2 * even, 2 * won)), found, groups
+
+    def report(self) -> dict[str, Any]:
+        """Return {p, samples, histogram, impossible, groups: {name: {p, samples, histogram}}, apart: {kind:
+        {p, samples, power, against}}, decisions: {decided, wrong, failed}, rows: {checked, wrong, failed,
+        power, siblings}, impossible_drafts}. p is corrected for the number of tests: one half of the level
+        is spent on uniformity, for every look, and one on betting."""
+        p, found, groups = self._tests()
+        bets = self.bets()
         apart = {
             kind: {
                 "p": m.p,
                 "samples": len(m.gains),
-                "power": m.power(CHANCE / (2 * len(self.apart))),
+                "power": m.power(CHANCE / (4 * len(bets))),
                 "against": m.alternative,
             }
-            for kind, m in self.apart.items()
+            for kind, m in bets.items()
             if m.gains
         }
         decisions = {
             "decided": self.checks.decided.total(),
             "wrong": self.checks.wrong.total(),
             "failed": self.checks.failed,
+        }
+        rows = {
+            "checked": self.passes.checked.total(),
+            "wrong": self.passes.wrong.total(),
+            "failed": self.passes.failed,
+            "power": self.passes.power,
+            "siblings": self.passes.checked[SIBLINGS],
         }
         return {
             "p": p,
@@ -165,6 +214,8 @@ class PitValues:
             "impossible": self.impossible,
             "apart": apart,
             "decisions": decisions,
+            "rows": rows,
+            "impossible_drafts": self.drafts.impossible,
             "groups": {
                 name: {
                     "p": min(found[name], default=None),
@@ -182,6 +233,35 @@ def needs_more_tokens(report: dict[str, Any]) -> bool:
     even = min((group["p"] for group in report["groups"].values() if group["p"] is not None), default=1.0)
     won = min((kind["p"] for kind in report["apart"].values()), default=1.0)
     return report["p"] >= CHANCE and (even < SUSPICIOUS[0] or won < SUSPICIOUS[1])
+
+
+def failed_tests(report: dict[str, Any]) -> list[str]:
+    """Return the names of the tests by which a report fails: "impossible", "impossible drafts", "reported
+    decisions", "rows of passes"; groups of uniformity, bets, and settings ("setting: ...")."""
+    checks = {
+        "impossible": report["impossible"],
+        "impossible drafts": report["impossible_drafts"],
+        "reported decisions": report["decisions"]["failed"],
+        "rows of passes": report["rows"]["failed"],
+    }
+    found = [name for name, failed in checks.items() if failed]
+    tests = 2 * (len(GROUPS) + len(RANKS) + 3) + 2  # as in PitValues.p, on a half of the level
+    level = CHANCE / 4
+    ps = {
+        f"uniformity: {name}": group["p"] * tests * len(LOOKS)
+        for name, group in report["groups"].items()
+        if group["p"] is not None
+    }
+    kinds = len(APART) + len(DRAFT_BETS)
+    ps |= {f"bets: {name}": kind["p"] * kinds for name, kind in report["apart"].items()}
+    found += sorted((name for name, p in ps.items() if p < level), key=ps.__getitem__)
+    settings = report.get("settings", ())
+    found += [
+        f"setting: {one['request']}, temperature {one['temperature']:g}"
+        for one in sorted(settings, key=lambda one: one["p"])
+        if one["p"] * len(settings) * 2 < CHANCE
+    ]
+    return found
 
 
 def histogram(values: Sequence[float]) -> list[int]:
@@ -216,26 +296,84 @@ def certify_answers(
         }
     method.read_knobs(knobs or {})
     prompts = prompts or loaded.codec.prompts[: len(PROMPTS)] or (*PROMPTS, *PROMPTS_OPEN)
-    places, texts = PitValues(), [encode(loaded, prompt) for prompt in prompts]
-    writers = [
-        answer_generators(
-            loaded,
-            method,
-            draft_depth_knobs(method, depth) | (knobs or {}),
-            texts,
-            replace(sampling, seed=seed * len(SETTINGS) + i),
-        )
-        for i, (depth, sampling) in enumerate(SETTINGS)
-    ]  # no two answers share random numbers
-    places.checks.tolerance += NOISE * logit_noise(loaded.open_target(), texts[0])
+    certificate = AnswerCertificate(
+        loaded, method, [encode(loaded, prompt) for prompt in prompts], knobs, seed
+    )
     for look in LOOKS:
-        while len(places.values) < look * tokens:
-            for writer in writers:
-                next(writer)(places)
-        report = places.first(look * tokens).report()
+        certificate.extend(look * tokens)
+        report = certificate.report()
         if not needs_more_tokens(report):
             break
     return conclude(report)
+
+
+class AnswerCertificate:
+    """A certificate in progress: answers of a method at SETTINGS, and the tests of their tokens. prompts:
+    token ids. Raises ValueError for invalid knobs."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        method: Method,
+        prompts: Sequence[list[int]],
+        knobs: dict[str, Any] | None = None,
+        seed: int = 0,
+    ):
+        noise = logit_noise(loaded.open_target(), prompts[0])
+        self.parts = [PitValues() for _ in SETTINGS]
+        self.writers: list[Iterator[Any]] = []
+        for i, (depth, sampling, request) in enumerate(SETTINGS):
+            self.parts[i].checks.tolerance += NOISE * noise
+            self.parts[i].passes.tolerance += ROW_NOISE * noise
+            self.writers.append(
+                answer_generators(
+                    loaded,
+                    method,
+                    draft_depth_knobs(method, depth) | (knobs or {}),
+                    prompts,
+                    replace(sampling, seed=seed * len(SETTINGS) + i),  # no two answers share random numbers
+                    processors=request_processors(loaded, prompts, request),
+                )
+            )
+        self._quota = 0
+
+    def extend(self, tokens: int) -> None:
+        """Generate answers until there are this many tokens, as many at each setting."""
+        self._quota = -(-tokens // len(SETTINGS))
+        for part, writer in zip(self.parts, self.writers):
+            while len(part.values) < self._quota:
+                next(writer)(part)
+
+    def report(self) -> dict[str, Any]:
+        """Return the report of all settings together, with those of single settings: {..., settings: [{p,
+        depth, temperature, request}]}. One half of the level is spent on single settings."""
+        parts = [part.first(self._quota) for part in self.parts]
+        report = PitValues.merged(parts).report()
+        settings = [
+            {"p": part.p, "depth": depth, "temperature": sampling.temperature, "request": request}
+            for part, (depth, sampling, request) in zip(parts, SETTINGS)
+        ]
+        single = len(settings) * min(one["p"] for one in settings)
+        return report | {"p": min(1.0, 2 * report["p"], 2 * single), "settings": settings}
+
+
+def certify_with_small_target(
+    loaded: Loaded, key: str | Method, knobs: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Certify a method on the loaded target and, if it can run there, on a small one, where distributions
+    are flat and rounding errors far smaller than any mistake. Fields as in ``certify_answers``; small: the
+    report of the small target, or None."""
+    answer = certify_answers(loaded, key, knobs=knobs)
+    method = catalogue()[key] if isinstance(key, str) else key
+    if answer["status"] not in ("pass", "fail") or not runs_on_small_target(method):
+        return answer | {"small": None}
+    small = certify_answers(cast("Any", SmallTarget()), method, SmallTarget.prompts, knobs=knobs)
+    failed = "fail" in (answer["status"], small["status"])
+    return answer | {
+        "status": "fail" if failed else "pass",
+        "small": small,
+        "detail": answer["detail"] + TEXTS["small"].format(detail=small["detail"]),
+    }
 
 
 def conclude(report: dict[str, Any]) -> dict[str, Any]:
@@ -245,6 +383,10 @@ def conclude(report: dict[str, Any]) -> dict[str, Any]:
         f"{report['groups'][name]['samples']} {name}" for name in GROUPS[1:] if name in report["groups"]
     )
     words = f"{report['samples']} tokens of whole answers ({counts}): p = {report['p']:.2g}."
+    if report["impossible_drafts"]:
+        words += TEXTS["drafted"].format(count=report["impossible_drafts"])
+    if report["rows"]["failed"]:
+        words += TEXTS["rows"].format(**report["rows"])
     if report["decisions"]["failed"]:
         words += TEXTS["reported"].format(**report["decisions"])
     if report["impossible"]:
@@ -259,10 +401,16 @@ def conclude(report: dict[str, Any]) -> dict[str, Any]:
             kind: kind_["p"] for kind, kind_ in report["apart"].items() if kind_["p"] < tried.get(kind, 1.0)
         }
         words += TEXTS["worst"].format(group=min(tried, key=tried.__getitem__)) if tried else ""
+        words += "".join(
+            TEXTS["setting"].format(**min(report["settings"], key=lambda one: one["p"]))
+            for _ in report.get("settings", ())[:1]
+        )
     words += "".join(
         f" {kind.capitalize()} ({one['samples']}): {one['against']} would be found with {one['power']:.0%}."
         for kind, one in report["apart"].items()
     )
+    if report["rows"]["power"] is not None:
+        words += TEXTS["mask"].format(power=report["rows"]["power"], count=report["rows"]["siblings"])
     return {"status": "pass" if passed else "fail", **report, "detail": words}
 
 
@@ -288,9 +436,10 @@ def answer_generators(
     prompts: Sequence[list[int]],
     sampling: Sampling,
     length: int = LENGTH,
+    processors: MakeProcessors = lambda: None,
 ) -> Iterator[Any]:
     """Yield one function per prompt, over and over. Calling it with PitValues generates an answer to the
-    prompt and adds its tokens."""
+    prompt and adds its tokens. processors: makes the logits processors of an answer."""
     kit = loaded.kit()
     parts = method.build(kit, **method.read_knobs(knobs))
     scorer = loaded.open_target()
@@ -308,19 +457,28 @@ def answer_generators(
             replace(sampling, seed=1_000_003 * sampling.seed + seed),
             stop=loaded.end_tokens,
             limit=min(length, loaded.context - len(ids)),
+            processors=processors(),
         )
+        recorder.begin(places.drafts, state.sampling.seed)
         with torch.inference_mode():
             how, drafts = [], []
             with closing((parts.loop or speculate)(parts, kit.target, state)) as events:
                 for event in events:
                     if isinstance(event, Committed):
                         how += ["accepted"] * (len(event.tokens) - 1) + [event.kind]
-                        drafts += recorder.drafted(len(event.tokens))
+                        drafts += recorder.drafted(event.tokens)
             tokens = state.tokens[len(ids) :]
             places.how += [_group(kind) for kind in how[: len(tokens)]]
             rng = torch.Generator().manual_seed(state.sampling.seed ^ 0xBE7)
             for i, place in enumerate(
-                token_positions(scorer, ids, tokens, state.sampling, [draft.probs for draft in drafts])
+                token_positions(
+                    scorer,
+                    ids,
+                    tokens,
+                    state.sampling,
+                    [draft.probs for draft in drafts],
+                    processors(),
+                )
             ):
                 there = place.value is not None and not any(
                     test.token == tokens[i] and not test.accepted for test in drafts[i].tests
@@ -342,8 +500,18 @@ def answer_generators(
                     earlier.get(seed % len(prompts)),
                     drafts[i].depth,
                     i,
+                    place.unprocessed,
                 )
+                row = drafts[i].row
+                if row is not None:
+                    places.passes.add(drafts[i].row_kind, row, place.logits)
                 places.checks.add(token, *bet(places.apart, token, rng), drafts[i].sampled)
+            for probe in recorder.probes:
+                plain = next_logits(scorer, probe.tokens)
+                places.passes.add(SIBLINGS if probe.sibling is not None else CHAIN, probe.row, plain)
+                if probe.sibling is not None:
+                    seen = [*probe.tokens[:-1], probe.sibling, probe.tokens[-1]]
+                    places.passes.add_fault(plain.clone(), next_logits(scorer, seen))
             if tokens:
                 earlier[seed % len(prompts)] = tokens[0]
 
@@ -357,13 +525,16 @@ class TokenPosition(NamedTuple):
     distribution, and the same without temperature and filters; value: with the most probable tokens first
     (None if the token has probability 0); ratio: with the tokens of the largest ratio of target to draft
     probability first (None without the draft distribution); number: with the tokens of the lowest id
-    first."""
+    first; logits [vocab]: the target's own; unprocessed [vocab]: the distribution without logits
+    processors, None if there are none."""
 
     probs: Tensor
     raw: Tensor
     value: float | None
     ratio: float | None
     number: float
+    logits: Tensor
+    unprocessed: Tensor | None
 
 
 def token_positions(
@@ -372,13 +543,19 @@ def token_positions(
     tokens: list[int],
     sampling: Sampling,
     drafts: Sequence[Tensor | None] = (),
+    processors: Processors | None = None,
 ) -> Iterator[TokenPosition]:
     """Yield the position of each token of an answer. drafts: the draft distribution [vocab] at each
-    position where one is known. The random numbers are seeded by ``sampling`` and separate from the
-    run's."""
+    position where one is known; processors: the request's logits processors. The random numbers are
+    seeded by ``sampling`` and separate from the run's."""
     target.capture(frozenset())
     target.sync(prompt)
-    logits = target.score(DraftTree.chain(tokens[:-1])).logits[: len(tokens)]
+    tree = DraftTree.chain(tokens[:-1])
+    scores = target.score(tree)
+    own = scores.logits[: len(tokens)]
+    processed = processors.scores(tree, scores, prompt, len(prompt)) if processors else scores
+    logits = processed.logits[: len(tokens)]
+    unprocessed = sampling.probs(own).double().cpu() if processors else None
     distributions = sampling.probs(logits).double().cpu()
     distributions /= distributions.sum(-1, keepdim=True)
     raw = logits.double().softmax(-1).cpu()
@@ -399,7 +576,8 @@ def token_positions(
         worth = None if known is None else distributions[i] / known.double().cpu().clamp(min=1e-30)
         number = min(1.0, float(distributions[i, :token].sum()) + within[i] * float(distributions[i, token]))
         ratio = None if worth is None else _place(distributions[i], worth, token, within[i])
-        yield TokenPosition(distributions[i], raw[i], value, ratio, number)
+        without = None if unprocessed is None else unprocessed[i]
+        yield TokenPosition(distributions[i], raw[i], value, ratio, number, own[i], without)
 
 
 def _place(probs: Tensor, worth: Tensor, token: int, within: float) -> float:
@@ -420,28 +598,71 @@ class DraftAtToken(NamedTuple):
     tests: tuple[NodeTest, ...]
     depth: int
     sampled: Tensor | None
+    row: Tensor | None
+    row_kind: str
+
+
+class Probe(NamedTuple):
+    """A row of a draft tree's pass off the accepted path. tokens: the text that it follows; sibling: the
+    token of the node's preceding sibling, or None; row [vocab]: its logits."""
+
+    tokens: list[int]
+    sibling: int | None
+    row: Tensor
 
 
 class RecordingVerifier:
-    """A verifier that wraps another one and records its last draft tree and verdict."""
+    """A verifier that wraps another one and records its last draft tree and verdict, and what is tested of
+    drafted tokens and of the passes over them."""
 
     def __init__(self, verifier: Verifier):
         self._verifier = verifier
+        self._scores: Scores | None = None
+        self.begin(DraftedTokens(), 0)
         self._tree = DraftTree()
         self._verdict = Verdict((), 0, "plain")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._verifier, name)
 
+    def begin(self, drafts: DraftedTokens, seed: int) -> None:
+        """Begin an answer. drafts: takes its drafted tokens; seed: of the tests' own random numbers."""
+        self._drafts = drafts
+        self._rng = torch.Generator().manual_seed(seed ^ 0xD4AF7)
+        self._known: dict[int, list[Tensor]] = {}
+        self.probes: list[Probe] = []
+
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         """Verify with the wrapped verifier; record tree and verdict."""
-        self._tree, self._verdict = tree, self._verifier.verify(tree, scores, state)
-        return self._verdict
+        if not state.sampling.greedy:
+            self._drafts.add(tree, state.sampling, self._rng, self._known, len(state.tokens))
+            self._probe(tree, scores, state)
+        verdict = self._verifier.verify(tree, scores, state)
+        self._tree, self._scores, self._verdict = tree, scores, verdict
+        return verdict
 
-    def drafted(self, count: int) -> list[DraftAtToken]:
-        """Return the draft at each of the round's ``count`` tokens. Distributions are those of sampled
+    def _probe(self, tree: DraftTree, scores: Scores, state: State) -> None:
+        """Take the logits of a random node of the tree, of a later sibling if there is one."""
+        if len(self.probes) >= PROBES or float(torch.rand(1, generator=self._rng)) > PROBED:
+            return
+        kind = _row_kinds(tree)
+        nodes = [node for node in range(len(tree)) if node not in tree.probes and tree.tokens[node] >= 0]
+        nodes = [node for node in nodes if _later(tree, node)] or nodes
+        if not nodes or len(scores.model_logits) <= len(tree):
+            return
+        node = nodes[int(torch.randint(len(nodes), (1,), generator=self._rng))]
+        siblings = tree.children(tree.parents[node])
+        sibling = tree.tokens[siblings[siblings.index(node) - 1]] if _later(tree, node) else None
+        text = [*state.tokens, *(tree.tokens[i] for i in tree.path(node))]
+        if kind[node] == CHAIN or sibling is not None:
+            self.probes.append(Probe(text, sibling, scores.model_logits[node + 1].clone()))
+
+    def drafted(self, committed: Sequence[int]) -> list[DraftAtToken]:
+        """Return the draft at each of the round's committed tokens. Distributions are those of sampled
         chains only: in a tree, the sampled tokens may decide which node's distribution applies."""
+        count = len(committed)
         tree, self._tree = self._tree, DraftTree()
+        scores, self._scores = self._scores, None
         path, decisions = self._verdict.path, self._verdict.decisions
         drawn = len(tree) > 0 and all(
             tree.parents[i] == i - 1 and tree.draft_probs(i) is not None for i in range(len(tree))
@@ -450,8 +671,16 @@ class RecordingVerifier:
         aligned = (
             len(tree) > 0 and count <= len(path) + 1
         )  # the round's tokens are the path's and the one after it
+        kinds = _row_kinds(tree)
+        follows = (
+            scores is not None
+            and count <= len(path) + 1
+            and [tree.tokens[node] for node in path[:count]] == list(committed[: len(path)])
+        )
         found = []
         for i in range(count):
+            above = path[i - 1] if 0 < i <= len(path) else -1
+            row = scores.model_logits[above + 1].clone() if scores is not None and follows else None
             before = [
                 tree.tokens[node] for node in path[:i]
             ]  # also below duplicate siblings of the accepted nodes
@@ -467,6 +696,7 @@ class RecordingVerifier:
                     one.verdict == "accepted",
                     one.accept,
                     one.draw,
+                    other_rule(tree, one.node),
                 )
                 for one in here
                 if one.verdict in ("accepted", "rejected")
@@ -478,10 +708,32 @@ class RecordingVerifier:
             )
             found.append(
                 DraftAtToken(
-                    tree.draft_probs(i) if drawn and i < len(tree) else None, by_ratio, tests, i, sampled
+                    tree.draft_probs(i) if drawn and i < len(tree) else None,
+                    by_ratio,
+                    tests,
+                    i,
+                    sampled,
+                    row,
+                    ROOT if above < 0 else kinds[above],
                 )
             )
         return found
+
+
+def _later(tree: DraftTree, node: int) -> bool:
+    """Return whether a node has an earlier sibling."""
+    return tree.children(tree.parents[node])[0] != node
+
+
+def _row_kinds(tree: DraftTree) -> list[str]:
+    """Return the kind of each node's row for PassChecks."""
+    kinds: list[str] = []
+    for node, parent in enumerate(tree.parents):
+        above = parent >= 0 and kinds[parent] == SIBLINGS
+        siblings = tree.children(parent)
+        later = bool(siblings) and node in siblings and siblings[0] != node
+        kinds.append(SIBLINGS if above or later else CHAIN)
+    return kinds
 
 
 def _tokens_above(tree: DraftTree, node: int) -> list[int]:

@@ -118,7 +118,7 @@ def test_a_right_method_is_flat(key):
     parts_of_all = [
         group["samples"]
         for name, group in answer["groups"].items()
-        if name not in ("all", whole.RATIO, whole.NUMBER, whole.DRAWN)
+        if name not in ("all", whole.RATIO, whole.NUMBER, whole.DRAWN, *whole.RANKS)
     ]
     assert sum(parts_of_all) == answer["samples"] and f"p = {answer['p']:.2g}" in answer["detail"]
 
@@ -184,7 +184,7 @@ def test_knobs_reach_the_method_and_short_drafts_stay_in_range():
     with refuses(ValueError, "knob.unknown", "'width'"):
         whole.certify_answers(Loaded(), "speculative", PROMPTS, 10, {"width": 2})
     for method in catalogue().values():
-        for depth, _ in whole.SETTINGS:
+        for depth, _, _ in whole.SETTINGS:
             method.read_knobs(whole.draft_depth_knobs(method, depth))
     seen = []
     spy = replace(
@@ -192,7 +192,7 @@ def test_knobs_reach_the_method_and_short_drafts_stay_in_range():
         build=lambda kit, gamma: seen.append(gamma) or Parts(chain(kit), Fixed(gamma), TokenRejection()),
     )
     whole.certify_answers(Loaded(), spy, PROMPTS, 10)
-    assert seen == [1, 1, 2, 4, 2, 1, 6, 5]
+    assert seen == [4 if depth is None else depth for depth, _, _ in whole.SETTINGS]
     seen.clear()
     whole.certify_answers(Loaded(), spy, PROMPTS, 10, {"gamma": 3})
     assert seen == [3] * len(whole.SETTINGS)
@@ -202,7 +202,7 @@ def test_a_place_lies_in_the_mass_of_its_token():
     loaded = Loaded(vocab=5)
     target, tokens = loaded.open_target(), [2, 0, 4, 1]
     places = whole.token_positions(target, [1, 3], tokens, Sampling(1.0))
-    for at, (token, (probs_there, _, place, ratio, number)) in enumerate(zip(tokens, places)):
+    for at, (token, (probs_there, _, place, ratio, number, _, _)) in enumerate(zip(tokens, places)):
         fresh = TinyTarget(loaded.toy.net, 96)
         fresh.sync([1, 3, *tokens[:at]])
         probs = fresh.score(whole.DraftTree()).logits[0].softmax(-1)

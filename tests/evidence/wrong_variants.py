@@ -2,22 +2,48 @@
 nevertheless.
 
 A variant reports what it did, except where ``silent``: then its decisions state the right numbers and only
-the tokens are wrong.
+the tokens are wrong. REGISTRY holds all of them, with those of other test files;
+``python -m tests.evidence.wrong_variants`` writes what catches each, and after how many tokens, to
+docs/certificate.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from specviz.core import Decision, DraftTree, Method, State, Verdict
-from specviz.drafters.model.chain import DraftChain
+from specviz.core import (
+    IID,
+    WITHOUT_REPLACEMENT,
+    BadWords,
+    Decision,
+    DraftTree,
+    LogitBias,
+    Method,
+    Parts,
+    Penalties,
+    Processors,
+    State,
+    Verdict,
+)
+from specviz.core.logits_processors import TokenMask
+from specviz.drafters.model.chain import DraftChain, DraftShape
+from specviz.evidence import whole_answers as whole
+from specviz.evidence.drafted_tokens import other_rule
+from specviz.evidence.verify_settings import Alternating
+from specviz.policies import Fixed
+from specviz.targets.tiny import TinyTarget
+from specviz.trees import full_tree
 from specviz.verifiers import TokenRejection
 
-from ..exactness.test_broken_methods import chain
+from ..exactness.broken_methods import Children, FirstRowsKept, PositionsByRow
+from ..exactness.test_broken_methods import CASES, chain, parts
+from .test_certificate import PROMPTS, Loaded
 
 DEEP = 3  # depth from which the late mistakes are made; the first draft token has depth 0
 
@@ -347,6 +373,332 @@ CHAIN = {
     "first greedy": FirstGreedy,
     "filters before temperature": NucleusLate,
 }
+
+
+# --- drafted tokens and what is recorded for them -----------------------------------------------------------------------
+class OtherDraft(Children):
+    """A first child that is sampled from another distribution than the one recorded for it."""
+
+    def fill(self, build, logits, probs, state):
+        draw = build.begin(self.recorded(logits, state), IID)
+        build.add(state.rng.pick("draft", self.sampled(logits, state)), -1, draw)
+
+    def recorded(self, logits, state):
+        return state.sampling.probs(logits)
+
+    def sampled(self, logits, state):
+        return state.sampling.probs(logits)
+
+
+class FiltersNotRecorded(OtherDraft):
+    """The draft is sampled through top-k and top-p, and recorded without them."""
+
+    def recorded(self, logits, state):
+        return replace(state.sampling, top_k=0, top_p=1.0).probs(logits)
+
+
+class FiltersOnlyRecorded(FiltersNotRecorded):
+    """The reverse."""
+
+    def recorded(self, logits, state):
+        return OtherDraft.recorded(self, logits, state)
+
+    def sampled(self, logits, state):
+        return FiltersNotRecorded.recorded(self, logits, state)
+
+
+class ColderDraft(OtherDraft):
+    """Sampled at three quarters of the recorded temperature."""
+
+    def sampled(self, logits, state):
+        return replace(state.sampling, temperature=0.75 * state.sampling.temperature).probs(logits)
+
+
+class NucleusDraft(OtherDraft):
+    """Sampled with top-p 0.95, which is not recorded."""
+
+    def sampled(self, logits, state):
+        return replace(state.sampling, top_p=0.95 * state.sampling.top_p).probs(logits)
+
+
+class RelabelledDraw(Children):
+    """Two siblings with the label of the other kind."""
+
+    def fill(self, build, logits, probs, state):
+        draw = build.begin(probs, IID if self.how == WITHOUT_REPLACEMENT else WITHOUT_REPLACEMENT)
+        for token in self.tokens(logits, probs, state):
+            build.add(token, -1, draw)
+
+
+# --- siblings --------------------------------------------------------------------------------------------------------
+class OtherSiblingRule(Wrong):
+    """Later siblings are verified by the rule of the other kind of siblings."""
+
+    def decide(self, tree, child, p, state, depth):
+        self.other = other_rule(tree, child)
+        return super().decide(tree, child, p, state, depth)
+
+    def rate(self, right, tree, child, p, state, depth):
+        if self.other is None:
+            return right
+        x = tree.tokens[child]
+        return min(1.0, float(p[x]) / max(float(self.other[x]), 1e-12))
+
+    def left(self, p, q, x, depth):
+        rest = (p - (q if self.other is None else self.other)).clamp(min=0)
+        return norm(rest) if float(rest.sum()) > 1e-12 else p
+
+
+class SilentOtherSiblingRule(OtherSiblingRule):
+    silent = True
+
+
+# --- bonus tokens ----------------------------------------------------------------------------------------------------
+class BonusFrom(Wrong):
+    """The bonus token is sampled from another distribution; what is reported is the right one."""
+
+    def end(self, verdict, tree, scores, state):
+        if verdict.kind != "bonus":
+            return verdict
+        path = verdict.path
+        row = scores.model_logits[(path or (-1,))[-1] + 1]
+        return replace(
+            verdict, token=state.rng.pick("verify", self.bonus(verdict.probs, row, tree, path, state))
+        )
+
+    def bonus(self, probs, row, tree, path, state):
+        return probs
+
+
+class NeverSecond(BonusFrom):
+    """The bonus token is never the second best."""
+
+    def bonus(self, probs, row, tree, path, state):
+        probs = probs.clone()
+        probs[probs.topk(2).indices[1]] = 0
+        return norm(probs)
+
+
+class SecondMovedToThird(BonusFrom):
+    """Half of the second best token's probability goes to the third."""
+
+    def bonus(self, probs, row, tree, path, state):
+        probs = probs.clone()
+        _, second, third = probs.topk(3).indices
+        probs[third] += probs[second] / 2
+        probs[second] /= 2
+        return probs
+
+
+class Unprocessed(BonusFrom):
+    """Some of the request's processors are missing on the bonus token."""
+
+    missing: tuple[type, ...] = (Penalties, LogitBias, BadWords, TokenMask)
+
+    def bonus(self, probs, row, tree, path, state):
+        if not state.processors:
+            return probs
+        kept = Processors([one for one in state.processors.processors if not isinstance(one, self.missing)])
+        tokens = tuple(tree.tokens[node] for node in path)
+        return state.sampling.probs(kept.rows(row[None], [self.seen(tokens)], state.tokens, state.start)[0])
+
+    def seen(self, path):
+        return path
+
+
+class NoPenalties(Unprocessed):
+    missing = (Penalties,)
+
+
+class NoBias(Unprocessed):
+    missing = (LogitBias,)
+
+
+class NoBadWords(Unprocessed):
+    missing = (BadWords,)
+
+
+class NoGrammar(Unprocessed):
+    missing = (Alternating,)
+
+
+class StaleProcessors(Unprocessed):
+    """The processors of the bonus token have not seen the last draft token."""
+
+    missing = ()
+
+    def seen(self, path):
+        return path[:-1]
+
+
+class BlindProcessors(StaleProcessors):
+    """The processors of the bonus token see the text only, no draft tokens."""
+
+    def seen(self, path):
+        return ()
+
+
+# --- passes ----------------------------------------------------------------------------------------------------------
+class SeesSibling(TinyTarget):
+    """A node also attends to its preceding sibling."""
+
+    def _forward(self, rows):
+        sees = rows.shape.sees.clone()
+        for node in range(rows.lo if rows.lo else 0, len(rows.tree)):
+            siblings = rows.tree.children(rows.tree.parents[node])
+            at = siblings.index(node) if node in siblings else 0
+            if at and node + 1 >= rows.lo:
+                sees[node + 1 - rows.lo, siblings[at - 1] + 1] = True
+        rows.__dict__["shape"] = replace(rows.shape, sees=sees, all_seen=False)
+        return super()._forward(rows)
+
+
+class ForgetsGrandparent(TinyTarget):
+    """A node does not attend to its parent's parent."""
+
+    def _forward(self, rows):
+        sees = rows.shape.sees.clone()
+        for node in range(len(rows.tree)):
+            parent = rows.tree.parents[node]
+            if parent >= 0 and node + 1 >= rows.lo and len(rows.tree.children(-1)) > 1:
+                sees[node + 1 - rows.lo, rows.tree.parents[parent] + 1] = False
+        rows.__dict__["shape"] = replace(rows.shape, sees=sees, all_seen=False)
+        return super()._forward(rows)
+
+
+def tree_method(verifier=TokenRejection) -> Method:
+    return one_method(
+        lambda kit: Parts(DraftShape(kit.open("draft"), full_tree((2, 2)), False), Fixed(2, 2, 8), verifier())
+    )
+
+
+def one_method(build) -> Method:
+    return Method("it", "It", "", "test", build)
+
+
+def siblings(cls, how, count=2):
+    return lambda kit: cls(kit.open("draft"), how, count)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A wrong variant. target: the class of its target; share: how far the draft is on the way to the
+    target."""
+
+    method: Method
+    target: type = TinyTarget
+    share: float = 0.3
+
+    def loaded(self):
+        return Loaded(share=self.share, sharp=1.2, target=self.target)
+
+
 VARIANTS = {name: method(chain, verifier) for name, verifier in CHAIN.items()} | {
     "shared numbers": method(lambda kit: SharedNumbers(kit.open("draft"))),
 }
+NEW = {
+    "draft: top-k and top-p not recorded": Variant(one_method(parts(siblings(FiltersNotRecorded, IID, 1)))),
+    "draft: top-k and top-p only recorded": Variant(one_method(parts(siblings(FiltersOnlyRecorded, IID, 1)))),
+    "draft: sampled colder than recorded": Variant(one_method(parts(siblings(ColderDraft, IID, 1)))),
+    "draft: top-p 0.95 not recorded": Variant(one_method(parts(siblings(NucleusDraft, IID, 1)))),
+    "siblings drawn without replacement, recorded as independent": Variant(
+        one_method(parts(siblings(RelabelledDraw, WITHOUT_REPLACEMENT)))
+    ),
+    "siblings drawn independently, recorded as without replacement": Variant(
+        one_method(parts(siblings(RelabelledDraw, IID)))
+    ),
+    "siblings without replacement verified as independent": Variant(
+        one_method(parts(siblings(Children, WITHOUT_REPLACEMENT, 3), OtherSiblingRule))
+    ),
+    "siblings without replacement verified as independent, silent": Variant(
+        one_method(parts(siblings(Children, WITHOUT_REPLACEMENT, 3), SilentOtherSiblingRule))
+    ),
+    "independent siblings verified as without replacement": Variant(
+        one_method(parts(siblings(Children, IID, 3), OtherSiblingRule))
+    ),
+    "independent siblings verified as without replacement, silent": Variant(
+        one_method(parts(siblings(Children, IID, 3), SilentOtherSiblingRule))
+    ),
+    "bonus: never the second best": Variant(method(chain, NeverSecond)),
+    "bonus: half of the second best moved to the third": Variant(method(chain, SecondMovedToThird)),
+    "bonus: no processors": Variant(method(chain, Unprocessed)),
+    "bonus: no penalties": Variant(method(chain, NoPenalties)),
+    "bonus: no biases": Variant(method(chain, NoBias)),
+    "bonus: no bad words": Variant(method(chain, NoBadWords)),
+    "bonus: no grammar": Variant(method(chain, NoGrammar)),
+    "bonus: processors one token late": Variant(method(chain, StaleProcessors)),
+    "bonus: processors see no draft tokens": Variant(method(chain, BlindProcessors)),
+    "mask: a node sees its preceding sibling": Variant(tree_method(), SeesSibling),
+    "mask: a node does not see its parent's parent": Variant(tree_method(), ForgetsGrandparent),
+    "cache: first rows kept": Variant(tree_method(), FirstRowsKept),
+    "positions by row": Variant(tree_method(), PositionsByRow),
+}
+
+
+def registry() -> dict[str, Variant]:
+    """Return all wrong variants, also those of the other test files, by name."""
+    from .test_whole_answers import WRONG
+
+    distributions = {name: Variant(one_method(case.wrong)) for name, case in CASES.items()}
+    return {
+        **{f"chain: {name}": Variant(one) for name, one in VARIANTS.items()},
+        **NEW,
+        **{f"whole answers: {name}": Variant(one) for name, one in WRONG.items()},
+        **{f"distribution: {name}": one for name, one in distributions.items()},
+    }
+
+
+STEPS = (120, 240, 480, 900, 1800, whole.TOKENS, 2 * whole.TOKENS)  # tokens after which the tests are read
+
+
+class Found(NamedTuple):
+    """What caught a variant. tokens: after how many tokens, None: not at all; tests: the names of the tests
+    that failed."""
+
+    tokens: int | None
+    tests: tuple[str, ...]
+
+
+def find(variant: Variant, steps=STEPS) -> Found:
+    """Generate answers until the certificate fails."""
+    certificate = whole.AnswerCertificate(variant.loaded(), variant.method, PROMPTS)
+    for tokens in steps:
+        certificate.extend(tokens)
+        report = certificate.report()
+        if report["p"] < whole.CHANCE:
+            return Found(tokens, tuple(whole.failed_tests(report)))
+    return Found(None, ())
+
+
+def table(found: dict[str, Found]) -> str:
+    """Return the page of docs/ with one line for each variant, as Markdown."""
+    rows = [
+        f"| {name} | {one.tokens or 'not caught'} | {', '.join(one.tests[:3])} |"
+        for name, one in found.items()
+    ]
+    return "\n".join([*HEAD, *rows, ""])
+
+
+HEAD = (
+    "# What the certificate catches",
+    "",
+    "`specviz verify` tests a method's answers against the target's distribution. Each line below is speculative "
+    "decoding with one mistake; it runs on a target of twelve tokens, and the certificate is read after "
+    + ", ".join(map(str, STEPS))
+    + " tokens. A method without a mistake fails with probability "
+    + f'{whole.CHANCE:g}. "Silent": the verifier reports the right numbers. The names of the tests are explained in '
+    "`specviz/evidence/whole_answers.py`. Written by `python -m tests.evidence.wrong_variants`.",
+    "",
+    "| mistake | tokens | caught by |",
+    "|---|---:|---|",
+)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    chosen = registry()
+    found = {}
+    for name, variant in chosen.items():
+        found[name] = find(variant)
+        print(name, found[name], flush=True)
+    (Path(__file__).parents[2] / "docs" / "certificate.md").write_text(table(found), encoding="utf-8")
