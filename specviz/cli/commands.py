@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from . import (
     bench,
     chat,
+    claims,
     completion,
     context_costs,
     doctor,
@@ -193,6 +194,7 @@ def parser() -> Parser:
 
     load_test.add(command, lambda sub: (_sampling(sub), _models(sub)))
     context_costs.add(command, _models)
+    claims.add(command, _models)
     for module in (models, export, recommend, serve, serve_vllm, space):
         module.add(command)
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
@@ -468,7 +470,11 @@ def verify_methods(args: argparse.Namespace) -> int:
     loaded, rows = _loaded(args), []
     loaded = loaded.with_picture(image) if image else loaded
     through = certify.fix_bucket(loaded)
-    tests = {"greedy": certify.greedy, "distribution": certify.distribution, "answers": certify_with_small_target}
+    tests = {
+        "greedy": certify.greedy,
+        "distribution": certify.distribution,
+        "answers": certify_with_small_target,
+    }
     tests = {name: test for name, test in tests.items() if name in args.tests}
     try:
         with interrupted_by_signals():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from .claim import Claim
 from .errors import InvalidUse
 from .note_kind import Note
 from .note_kinds import register_notes
@@ -221,7 +222,8 @@ class Method:
     from the paper or its code, or AS_PUBLISHED; compared: what the implementation was compared with, one of
     COMPARED; published: the paper's values of knobs whose defaults were tuned for small models on two
     cores; relative: key of the nearest method, beside which the benchmark page shows this one; aliases:
-    names in engines' options and in papers, for search; notes: kinds of annotations that only it writes
+    names in engines' options and in papers, for search; claims: the paper's, which
+    ``specviz claims`` tries; notes: kinds of annotations that only it writes
     into the trace.
     """
 
@@ -248,6 +250,7 @@ class Method:
     any_order: bool = False  # it also decodes a target that gives the patches of a whole scale in one pass
     unchecked: str = ""  # it may write tokens that no processed logits allowed, so response_format is refused: the end of a sentence
     notes: dict[str, Note] = field(default_factory=dict[str, Note], hash=False)
+    claims: tuple[Claim, ...] = ()
 
     @property
     def requires(self) -> frozenset[str]:

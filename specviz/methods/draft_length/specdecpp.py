@@ -5,6 +5,7 @@ be accepted; drafting stops when the predicted probability of a rejection exceed
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 
 def build(kit, threshold: float, least: int, most: int) -> Parts:
@@ -51,6 +52,16 @@ METHOD = Method(
             "A classifier that predicts from the draft's hidden states whether its tokens will be accepted.",
             "specviz.models.draft_length",
             after="draft",
+        ),
+    ),
+    claims=(
+        Claim(
+            "A trained stop rule discards fewer draft tokens than a fixed length.",
+            "speculative",
+            "discarded",
+            "7.2 to 11.1 % faster than the best fixed length",
+            "abstract of 2405.19715",
+            temperature=1.0,
         ),
     ),
     build=build,

@@ -5,6 +5,7 @@ expected number of accepted tokens is the draft, and longer matches allow longer
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 from . import CAUTION
 
 
@@ -61,5 +62,15 @@ METHOD = Method(
     compared="code",
     published={"nodes": 16, "factor": 1.0, "caution": 0.0},
     aliases=("suffix", "arctic", "suffix_decoding"),
+    claims=(
+        Claim(
+            "Requests that repeat earlier ones are drafted from their answers, in long pieces.",
+            "token_recycling",
+            "accepted_length",
+            "up to 1.9 times Token Recycling's speed",
+            "abstract of 2411.04975",
+            repeated=True,
+        ),
+    ),
     build=build,
 )

@@ -4,6 +4,7 @@ the hidden states of the draft (Elhoushi et al. 2404.16710, who also train the m
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, share: float, gamma: int) -> Parts:
@@ -31,5 +32,14 @@ METHOD = Method(
     compared="code",
     published={"gamma": 6},
     aliases=("early exit", "self-speculative", "assistant_early_exit"),
+    claims=(
+        Claim(
+            "The first layers draft for the whole, without a second model: the layers are read less often.",
+            "autoregressive",
+            "layers_read",
+            "1.34 to 2.16 times faster, on models trained with early exits",
+            "abstract of 2404.16710",
+        ),
+    ),
     build=build,
 )

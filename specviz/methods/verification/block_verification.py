@@ -6,6 +6,7 @@ token rejection."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -32,5 +33,17 @@ METHOD = Method(
     compared="formula",
     published={"gamma": 8},
     aliases=("rejection_sample_method block", "block"),
+    claims=(
+        Claim(
+            "Judging the block as a whole keeps more of the same drafts than judging token by token.",
+            "speculative",
+            "accepted_length",
+            "5 to 8 % faster",
+            "abstract of 2403.10444",
+            knobs={"gamma": 8},
+            baseline_knobs={"gamma": 8},
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ block verification."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, width: int, depth: int, nodes: int) -> Parts:
@@ -36,5 +37,17 @@ METHOD = Method(
     loses="At temperature 0 it keeps exactly what token rejection keeps.",
     differs="As published; on a tree of chosen instead of sampled tokens it equals the ordinary walk.",
     compared="formula",
+    claims=(
+        Claim(
+            "From the leaves up, more of a wide tree is kept than from the root down.",
+            "draft_tree",
+            "accepted_length",
+            "2.2 to 5.7 % longer",
+            "2505.12398",
+            knobs={"width": 3, "depth": 4, "nodes": 12},
+            baseline_knobs={"width": 3, "depth": 4, "nodes": 12, "children": "sampled", "verifier": "token"},
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )
