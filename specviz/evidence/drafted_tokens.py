@@ -34,13 +34,15 @@ MOST = 6  # nodes of a round that are tested, chosen without a look at their tok
 @dataclass
 class DraftedTokens:
     """Values and bets of drafted tokens. ranks: PIT values by RANKS; apart: bets; impossible: number of
-    tokens whose recorded probability is 0."""
+    tokens whose recorded probability is 0; disordered: number of sampled nodes after a chosen sibling, which
+    a verifier would test in the wrong order."""
 
     ranks: dict[str, list[float]] = field(default_factory=lambda: {rank: [] for rank in RANKS})
     apart: dict[str, TestMartingale] = field(
         default_factory=lambda: {kind: TestMartingale(why) for kind, why in AGAINST.items()}
     )
     impossible: int = 0
+    disordered: int = 0
 
     def add(
         self,
@@ -60,6 +62,12 @@ class DraftedTokens:
             and tree.label(node) in (IID, WITHOUT_REPLACEMENT)
             and not self._is_kept(tree, node, known, text)
         ]
+        self.disordered += sum(
+            tree.draw[other] < 0
+            for node in nodes
+            for other in tree.children(tree.parents[node])
+            if other < node
+        )
         for node in nodes:
             known.setdefault(text + tree.depths[node], []).append(_recorded(tree, node))
         if len(nodes) > MOST:
@@ -91,10 +99,13 @@ class DraftedTokens:
         place = min(1.0, float(q[q > own].sum() + q[:token][q[:token] == own].sum()) + within * own)
         self.ranks[RANKS[min(len(earlier), len(RANKS) - 1)]].append(place)
         self._bet_draft(q, token, sampling)
-        if earlier:
+        others = [other for other in tree.children(tree.parents[node]) if other < node]
+        if tree.label(node) == WITHOUT_REPLACEMENT:
+            others = earlier
+        if others:
             base = _recorded(tree, node).double().cpu()
-            again = float(base[sorted({tree.tokens[other] for other in earlier})].sum() / base.sum())
-            self._bet_sibling(tree, node, earlier, again, would)
+            again = float(base[sorted({tree.tokens[other] for other in others})].sum() / base.sum())
+            self._bet_sibling(tree, node, others, again, would)
 
     def _bet_draft(self, q: Tensor, token: int, sampling: Sampling) -> None:
         own = float(q[token])

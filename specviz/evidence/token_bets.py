@@ -9,6 +9,8 @@ distribution is flat.
   round, or to a part of the answer: each is an alternative of its own;
 - ranked: tests of later siblings only, against the rule of the other kind of siblings (independent or without replacement);
 - correction: the token after a rejection, against the residual distribution after all of them;
+- copied: whether the token is one of the draft's, in rounds whose draft was chosen and not sampled, against a second chance for a
+  rejected one; also where the verifier reports no decisions;
 - second, unprocessed: bonus tokens, against "never the second most probable token", and against the distribution without the
   request's penalties, biases, bans and grammar;
 - first: the first token of each answer, against the top-1 token, the first token of the previous answer to the same prompt, and the
@@ -34,6 +36,7 @@ APART = {
     "correction": "sampled from the target's distribution instead of the residual one",
     "first": "always the top-1 token",
     "second": "never the second most probable token",
+    "copied": "a rejected draft token written by a second draw",
     "unprocessed": "the request's penalties, biases, bans and grammar missing",
 }  # main alternative of each kind
 TILTS = (0.05, 0.2, 0.5)  # shares by which a rate is moved towards 1, or towards 0
@@ -86,7 +89,7 @@ class Token:
     first: whether it begins the answer; earlier: the first token of the previous answer to the same prompt,
     or None; depth: number of tokens before it in its round; place: number of tokens before it in its
     answer; unprocessed [vocab]: the target's distribution without the request's logits processors, None if
-    there are none.
+    there are none; chosen: the draft tokens at its position, if all of the round's were chosen.
     """
 
     token: int
@@ -102,6 +105,7 @@ class Token:
     depth: int = 0
     place: int = 0
     unprocessed: Tensor | None = None
+    chosen: frozenset[int] = frozenset()
 
     def stretches(self) -> dict[str, bool]:
         """Return {part of rounds or answers to which a mistake may be limited: whether the token lies in
@@ -143,6 +147,8 @@ def bet(
         apart["first"].bet(
             {"top-1": top, "unprocessed": token.ratio(token.raw, token.probs), "repeated": again}, if_true
         )
+    if token.chosen:
+        _bet_copied(apart["copied"], token, rng)
     if token.kind == "bonus":
         _bet_bonus(apart["bonus"], token)
         _bet_second(apart["second"], token)
@@ -188,6 +194,14 @@ def _bet_second(on: TestMartingale, token: Token) -> None:
         rarer = 0.5 if token.token == best else (1 - prob / 2) / (1 - prob)
         staked[f"half of rank {rank + 1}"] = rarer
     on.bet({}, 1 - SEVERE + SEVERE * if_true, staked, True)
+
+
+def _bet_copied(on: TestMartingale, token: Token, rng: torch.Generator) -> None:
+    rate = min(SURE, max(FLOOR, sum(float(token.probs[one]) for one in token.chosen)))
+    more = rate + (1 - rate) * rate
+    hit, would = token.token in token.chosen, float(torch.rand(1, generator=rng)) < more
+    ratios = {"second chance": _rate_ratio(more, rate, hit)} | _rates(rate, hit)
+    on.bet({}, _rate_ratio(more, rate, would), ratios, True)
 
 
 def _bet_unprocessed(on: TestMartingale, token: Token, other: Tensor, rng: torch.Generator) -> None:

@@ -86,6 +86,7 @@ TEXTS = {  # parts of a report's detail, by identifier
     "impossible": " {count} of them have probability 0 under the target.",
     "worst": " Largest deviation: {group}.",
     "drafted": " {count} drafted tokens have probability 0 under the distribution recorded for them.",
+    "disordered": " {count} sampled nodes stand after a chosen sibling.",
     "rows": " {wrong} of {checked} rows of its passes differ from plain scoring.",
     "setting": " Smallest p-value of a setting: {p:.2g} (draft depth {depth}, temperature {temperature:g}, {request}).",
     "small": " On the small target: {detail}",
@@ -125,6 +126,7 @@ class PitValues:
             out.checks.merge(part.checks)
             out.passes.merge(part.passes)
             out.drafts.impossible += part.drafts.impossible
+            out.drafts.disordered += part.drafts.disordered
             for rank, values in part.drafts.ranks.items():
                 out.drafts.ranks[rank] += values
             for kind, test in part.bets().items():
@@ -175,13 +177,15 @@ class PitValues:
         even = tests * len(LOOKS) * min((p for ps in found.values() for p in ps), default=1.0)
         bets = self.bets()
         won = len(bets) * min((m.p for m in bets.values() if m.p is not None), default=1.0)
-        broken = self.impossible or self.drafts.impossible or self.checks.failed or self.passes.failed
+        broken = self.impossible or self.drafts.impossible or self.drafts.disordered
+        broken = broken or self.checks.failed or self.passes.failed
         return (0.0 if broken else min(1.0, 2 * even, 2 * won)), found, groups
 
     def report(self) -> dict[str, Any]:
         """Return {p, samples, histogram, impossible, groups: {name: {p, samples, histogram}}, apart: {kind:
         {p, samples, power, against}}, decisions: {decided, wrong, failed}, rows: {checked, wrong, failed,
-        power, siblings}, impossible_drafts}. p is corrected for the number of tests: one half of the level
+        power, siblings}, impossible_drafts,
+        disordered_drafts}. p is corrected for the number of tests: one half of the level
         is spent on uniformity, for every look, and one on betting."""
         p, found, groups = self._tests()
         bets = self.bets()
@@ -216,6 +220,7 @@ class PitValues:
             "decisions": decisions,
             "rows": rows,
             "impossible_drafts": self.drafts.impossible,
+            "disordered_drafts": self.drafts.disordered,
             "groups": {
                 name: {
                     "p": min(found[name], default=None),
@@ -236,11 +241,12 @@ def needs_more_tokens(report: dict[str, Any]) -> bool:
 
 
 def failed_tests(report: dict[str, Any]) -> list[str]:
-    """Return the names of the tests by which a report fails: "impossible", "impossible drafts", "reported
-    decisions", "rows of passes"; groups of uniformity, bets, and settings ("setting: ...")."""
+    """Return the names of the tests by which a report fails: "impossible", "impossible drafts", "order of
+    siblings", "reported decisions", "rows of passes"; groups of uniformity, bets, and settings ("setting: ...")."""
     checks = {
         "impossible": report["impossible"],
         "impossible drafts": report["impossible_drafts"],
+        "order of siblings": report["disordered_drafts"],
         "reported decisions": report["decisions"]["failed"],
         "rows of passes": report["rows"]["failed"],
     }
@@ -385,6 +391,8 @@ def conclude(report: dict[str, Any]) -> dict[str, Any]:
     words = f"{report['samples']} tokens of whole answers ({counts}): p = {report['p']:.2g}."
     if report["impossible_drafts"]:
         words += TEXTS["drafted"].format(count=report["impossible_drafts"])
+    if report["disordered_drafts"]:
+        words += TEXTS["disordered"].format(count=report["disordered_drafts"])
     if report["rows"]["failed"]:
         words += TEXTS["rows"].format(**report["rows"])
     if report["decisions"]["failed"]:
@@ -501,6 +509,7 @@ def answer_generators(
                     drafts[i].depth,
                     i,
                     place.unprocessed,
+                    drafts[i].chosen,
                 )
                 row = drafts[i].row
                 if row is not None:
@@ -591,7 +600,9 @@ class DraftAtToken(NamedTuple):
     """The draft at a token's position. probs [vocab]: the draft distribution of a sampled chain, else None;
     by_ratio: rejection sampling tested the round's tokens; tests: those at this position by RULES; depth:
     number of tokens before it in the round; sampled [vocab]: the distribution from which the verifier
-    reports to have sampled the token after the accepted ones."""
+    reports to have sampled the token after the accepted ones; row [vocab], row_kind: the logits of the row
+    that predicted the token, and its kind for PassChecks, None if unknown; chosen: the draft tokens at this
+    position, if all of the round's were chosen."""
 
     probs: Tensor | None
     by_ratio: bool
@@ -600,6 +611,7 @@ class DraftAtToken(NamedTuple):
     sampled: Tensor | None
     row: Tensor | None
     row_kind: str
+    chosen: frozenset[int]
 
 
 class Probe(NamedTuple):
@@ -677,6 +689,7 @@ class RecordingVerifier:
             and count <= len(path) + 1
             and [tree.tokens[node] for node in path[:count]] == list(committed[: len(path)])
         )
+        chosen = follows and all(draw < 0 for draw in tree.draw)
         found = []
         for i in range(count):
             above = path[i - 1] if 0 < i <= len(path) else -1
@@ -715,6 +728,9 @@ class RecordingVerifier:
                     sampled,
                     row,
                     ROOT if above < 0 else kinds[above],
+                    frozenset(tree.tokens[node] for node in tree.children(above))
+                    if chosen and i <= len(path)
+                    else frozenset(),
                 )
             )
         return found

@@ -37,6 +37,11 @@ def tokens(kind: str, mistake: bool, seed: int, count: int = 60) -> TestMartinga
         if kind == "unprocessed":
             bet(apart, Token(one(raw) if mistake else one(p), "bonus", p, raw, unprocessed=raw), rng)
             continue
+        if kind == "copied":
+            chosen, token = one(p), one(p)
+            again = one(p) if mistake and token != chosen else token
+            bet(apart, Token(again, "correction", p, raw, chosen=frozenset({chosen})), rng)
+            continue
         if kind == "ranked":
             sharp = q**4 / (q**4).sum()  # so that the first sibling has much of the probability
             bet(apart, later_sibling(p, sharp, mistake, one, rng), rng)
@@ -80,7 +85,7 @@ def test_a_correct_method_is_rarely_suspected():
 
 def test_each_mistake_is_found_as_often_as_the_power_says():
     for kind in APART:
-        count = {"tested": 1500, "ranked": 3500, "second": 600}.get(kind, 200)
+        count = {"tested": 1500, "ranked": 3500, "second": 600, "copied": 1200}.get(kind, 200)
         right = tokens(kind, False, 0, count)
         assert right.power(1e-5) > 0.99 and right.p > 1e-3, (kind, right.power(1e-5))
         assert all(tokens(kind, True, seed, count).p < 1e-5 for seed in range(5 if count < 500 else 1)), kind

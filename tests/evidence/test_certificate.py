@@ -47,6 +47,7 @@ class Loaded:
             vocab=self.toy.vocab,
             target=self.open_target(),
             open=lambda role, required=False: TinyTarget(self.toy.small, self.context),
+            open_net=lambda net: TinyTarget(net, self.context),
         )
 
     def unsupported_reason(self, method):

@@ -3,6 +3,7 @@ numbers; and no right method."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -37,6 +38,16 @@ def test_a_wrong_variant_is_found_early_by_its_own_test(name):
 @pytest.mark.parametrize("name", registry())
 def test_a_wrong_variant_fails(name):
     assert find(registry()[name]).tokens, name
+
+
+def test_the_page_of_the_certificate_holds_every_variant_and_names_none_that_is_not_caught():
+    page = (Path(__file__).parents[2] / "docs" / "certificate.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "|" in line
+    ]
+    lines = {row[0]: row[1:] for row in rows[2:]}
+    assert set(lines) == set(registry()) and len(lines) >= 30
+    assert all(tokens.isdigit() and tests for tokens, tests in lines.values())
 
 
 def test_the_rule_that_the_variants_vary_passes():

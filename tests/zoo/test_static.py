@@ -59,7 +59,7 @@ def test_a_run_takes_the_bucket_of_its_largest_tree(static):
 def test_the_certificate_says_which_forward_it_is_about(static, capsys, monkeypatch):
     for of, test in (
         (certificate, "distribution"),
-        (whole_answers, "certify_answers"),
+        (whole_answers, "certify_with_small_target"),
     ):  # long, and not asked here
         monkeypatch.setattr(of, test, lambda loaded, key, knobs=None: {"status": "pass", "detail": ""})
     monkeypatch.setattr(certificate, "PROMPTS", certificate.PROMPTS[:1])
