@@ -42,6 +42,7 @@ def test_a_wrong_variant_fails(name):
 
 def test_the_page_of_the_certificate_holds_every_variant_and_names_none_that_is_not_caught():
     page = (Path(__file__).parents[2] / "docs" / "certificate.md").read_text(encoding="utf-8")
+    page = page.split("## Power")[0]
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if "|" in line
     ]
