@@ -48,5 +48,6 @@ def completion(shell: str, parser: argparse.ArgumentParser) -> int:
     functions = [
         f"_specviz_{kind}() {{ compgen -W '{' '.join(known)}' -- \"$1\"; }}" for kind, known in words.items()
     ]
-    print(shtab.complete(parser, shell, preamble={"bash": "\n".join(functions)}))
+    preamble: Any = {"bash": "\n".join(functions)}
+    print(shtab.complete(parser, shell, preamble=preamble))
     return 0

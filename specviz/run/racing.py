@@ -4,7 +4,7 @@ repeated for timing. Each run is a "lane"."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -76,7 +76,7 @@ def race(
 
 def _measured(
     runs: list[Run], times: int, again: Callable[[int, int, float | None], Run], machine: Machine | None
-) -> Iterator[tuple[int, Event | None]]:
+) -> Generator[tuple[int, Event | None]]:
     """Run a race, then repeat the lanes that finished; again(lane, length, seconds left) returns a new
     run."""
     ends: dict[int, Finished] = {}
@@ -115,7 +115,7 @@ def _figures(run: Run, machine: Machine | None) -> dict[str, Any] | None:
     return figures | {"busy": True} if figures and busy else figures
 
 
-def _take_turns(runs: list[Run]) -> Iterator[tuple[int, Event]]:
+def _take_turns(runs: list[Run]) -> Generator[tuple[int, Event]]:
     try:
         for lane, run in enumerate(runs):
             yield lane, next(run.events)

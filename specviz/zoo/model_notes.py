@@ -80,7 +80,7 @@ def _unstretched(config: dict[str, Any]) -> list[str]:
         return []
     stated, factor = inner.get("max_position_embeddings"), rope.get("factor")
     old = rope.get("original_max_position_embeddings") or stated
-    if type(stated) is not int or type(old) is not int or type(factor) not in (int, float):
+    if not (isinstance(stated, int) and isinstance(old, int) and isinstance(factor, int | float)):
         return []
     reach = int(old * factor)
     if stated > old or reach <= stated:
