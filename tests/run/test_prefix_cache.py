@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from specviz.run import Session, collect
@@ -93,3 +95,17 @@ def test_a_pool_gives_a_conversation_its_own_cache_and_nobody_elses():
     turn("c", FIRST)
     assert cache.target is None, "the third conversation takes the place of the first"
     pool.close()
+
+
+def test_a_prompt_that_matches_part_of_anothers_does_not_learn_how_much():
+    pool = PrefixPool(100)
+    cache = pool.lease("one address", list(range(20)), whole=True)
+    cache._target = SimpleNamespace(
+        cached_tokens=list(range(24)), close=lambda: None
+    )  # 20 of a prompt, 4 of its answer
+    cache.prompt = 20
+    for count in range(8, 20):
+        assert pool.lease("one address", [*range(count), 99, 98], whole=True) is not cache
+    assert pool.lease("one address", list(range(20)), whole=True) is cache
+    assert pool.lease("another", list(range(20)), whole=True) is not cache
+    assert pool.lease("one address", [*range(12), 99]) is cache  # a page's visitor is one person
