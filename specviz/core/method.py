@@ -21,12 +21,13 @@ COMPARED = (
     "notes",
 )  # public code read or run, the paper's formulas, or notes taken from the paper
 AS_PUBLISHED = "As published."
+MOST_CHARACTERS = 200  # of a knob that is a text
 
 
 @dataclass(frozen=True)
 class Knob:
-    """A setting of a method: a number from ``low`` to ``high``, one of ``choices``, or a switch (default
-    True or False).
+    """A setting of a method: a number from ``low`` to ``high``, one of ``choices``, a switch (default True
+    or False), or a text (default a string, no choices) that ``parse`` reads.
 
     only_with: choices that are valid only with some values of another knob, as (choice, other knob, its
     values). needs: (value, need): from this value of a number on, or from this place among the choices (the
@@ -43,6 +44,7 @@ class Knob:
     only_with: tuple[tuple[str, str, tuple[Any, ...]], ...] = ()
     needs: tuple[tuple[int, str], ...] = ()
     by_time: bool = False
+    parse: Callable[[str], Any] | None = None  # raises InvalidUse for a text that it cannot read
 
     @property
     def top(self) -> float | None:
@@ -93,6 +95,11 @@ class Knob:
             if str(value).lower() not in ("true", "false", "1", "0"):
                 raise InvalidUse(f"{self.name} must be true or false, not {value!r:.60}", "knob.flag")
             return str(value).lower() in ("true", "1")
+        if self.parse is not None:
+            if len(str(value)) > MOST_CHARACTERS:
+                raise InvalidUse(f"{self.name} is longer than {MOST_CHARACTERS} characters", "knob.range")
+            self.parse(str(value))
+            return str(value)
         try:
             number = float(value)
             if isinstance(value, bool) or not math.isfinite(number):

@@ -8,6 +8,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from ..core.method import MOST_CHARACTERS
 from . import board
 from .limits import NO_DRAFT
 from .messages import text
@@ -37,6 +38,8 @@ def widget(knob: Any, value: Any, elem_id: str, off: str = "{}", most: float | N
     }
     if isinstance(knob.default, bool):
         return gr.Checkbox(**common)
+    if isinstance(knob.default, str):
+        return gr.Textbox(**common, max_length=MOST_CHARACTERS, lines=1)
     step = 1 if isinstance(knob.default, int) else _step(knob.high - knob.low)
     high = knob.high if most is None else max(knob.low, min(knob.high, most))
     return gr.Slider(
@@ -60,6 +63,8 @@ def widget_value(knob: Any, given: Any) -> Any:
         return value if value in knob.choices else knob.default
     if isinstance(knob.default, bool):
         return value if isinstance(value, bool) else knob.default
+    if isinstance(knob.default, str):
+        return value if isinstance(value, str) else knob.default
     fits = isinstance(value, (int, float)) and not isinstance(value, bool) and knob.low <= value <= knob.high
     return value if fits else knob.default
 

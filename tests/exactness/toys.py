@@ -222,6 +222,8 @@ def made_lawful(method: Method, knobs: dict) -> dict | None:
 
 
 def small(knob: Knob, table: dict):
+    if isinstance(knob.default, str):
+        return knob.default
     value = min(max(table.get(knob.name, 2), knob.low), knob.high)
     return value if isinstance(knob.default, int) else (knob.low + knob.high) / 2
 
@@ -232,6 +234,8 @@ def any_knobs(method: Method, seed: int) -> dict:
     for knob in method.knobs:
         if knob.choices or isinstance(knob.default, bool):
             out[knob.name] = rng.choice(knob.choices or (False, True))
+        elif isinstance(knob.default, str):
+            out[knob.name] = knob.default
         elif isinstance(knob.default, int):
             out[knob.name] = rng.randint(int(knob.low), int(knob.high))
         else:

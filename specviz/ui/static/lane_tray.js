@@ -31,9 +31,11 @@ function another(card, lanes) {
       ? knob.choices
       : typeof knob.default === "boolean"
         ? [!knob.default]
-        : [knob.default * 2, knob.default / 2, knob.default * 3, knob.high, knob.low].map((x) =>
-            whole ? Math.round(x) : +x.toPrecision(3),
-          );
+        : typeof knob.default === "string"
+          ? []
+          : [knob.default * 2, knob.default / 2, knob.default * 3, knob.high, knob.low].map((x) =>
+              whole ? Math.round(x) : +x.toPrecision(3),
+            );
     const value = tries.find((x) => !had.includes(x) && (typeof x !== "number" || (x >= knob.low && x <= knob.high)));
     if (value !== undefined) return { method: card.key, knobs: { [knob.name]: value } };
   }
@@ -88,6 +90,7 @@ function trayOf({ most, cardOf, lanes, set, done }) {
           field.append(option);
         }
       else if (typeof knob.default === "boolean") field.type = "checkbox";
+      else if (typeof knob.default === "string") Object.assign(field, { type: "text", maxLength: 200 });
       else
         Object.assign(field, {
           type: "number",
