@@ -1,0 +1,117 @@
+"""A chain of drafters: ask a free drafter first, and another one only where it finds nothing (llama.cpp's
+``--spec-type a,b``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core import Budget, Drafter, Knob, Method, Parts, StopBelowProbability
+
+LOOKUPS = ("prompt lookup", "suffixes", "n-gram pool")
+MODELS = ("draft model", "Medusa", "EAGLE", "EAGLE-3")
+WIDTH = 2  # children of a node of an EAGLE tree
+NODES = 6  # of it
+GAIN = 0.2  # expected accepted tokens for which another level of it is grown
+
+
+def drafter_of(kit: Any, name: str, gamma: int, least: float, caution: float) -> Drafter:
+    """Return one of LOOKUPS or MODELS as a drafter. gamma, least: length of a model's draft, and the
+    probability below which the draft model stops; caution: of a lookup's cost gate."""
+    from ...drafters.combined.fusion import BudgetLimited
+    from ...drafters.heads.features import FeatureDrafter
+    from ...drafters.heads.last_state import MedusaTree
+    from ...drafters.heads.shapes import shape_for_heads
+    from ...drafters.lookup.cost_gate import with_cost_gate
+    from ...drafters.lookup.counted_suffixes import CountedSuffixes
+    from ...drafters.lookup.ngram_map import NgramPool
+    from ...drafters.lookup.prompt_lookup import PromptLookup
+    from ...drafters.model.chain import DraftChain
+    from ...drafters.model.confidence_trees import ConfidentTree
+    from ...indexes.earlier_answers import memory_of
+
+    def suffixes() -> Drafter:
+        memory = memory_of(kit)
+        return CountedSuffixes(memory, capacity=memory.capacity, factor=4.0, max_children=1)
+
+    def medusa() -> Drafter:
+        heads = kit.head("medusa")
+        shape = shape_for_heads(heads.accuracy, 0, heads.nodes)
+        return BudgetLimited(MedusaTree(heads, shape), Budget(gamma, 10, len(shape)))
+
+    def eagle(kind: str) -> Drafter:
+        head = FeatureDrafter(kit.head(kind), lambda model: ConfidentTree(model, WIDTH, GAIN))
+        return BudgetLimited(head, Budget(gamma, WIDTH, NODES))
+
+    made = {
+        "prompt lookup": lambda: with_cost_gate(PromptLookup(3, False), caution),
+        "suffixes": lambda: with_cost_gate(suffixes(), caution),
+        "n-gram pool": lambda: with_cost_gate(NgramPool(memory_of(kit), 6, 1), caution),
+        "draft model": lambda: BudgetLimited(
+            DraftChain(kit.open("draft")), Budget(gamma, stop=StopBelowProbability(least))
+        ),
+        "Medusa": medusa,
+        "EAGLE": lambda: eagle("eagle"),
+        "EAGLE-3": lambda: eagle("eagle3"),
+    }
+    return made[name]()
+
+
+def build(
+    kit, first: str, then: str, enough: int, copied: int, gamma: int, least: float, caution: float
+) -> Parts:
+    from ...drafters.combined.fusion import FirstSufficientDraft
+    from ...policies import Fixed
+    from ...verifiers import TokenRejection
+
+    names = dict.fromkeys((first, then))  # the same one twice is asked once
+    drafters = [drafter_of(kit, name, gamma, least, caution) for name in names]
+    budget = Fixed(max(copied, gamma), 10, 64)
+    return Parts(FirstSufficientDraft(*drafters, enough=enough), budget, TokenRejection())
+
+
+METHOD = Method(
+    key="chain_of_drafters",
+    title="Chain of drafters",
+    paper="llama.cpp, issue 22546 and option --spec-type",
+    summary="Asks a drafter that costs nothing, and a second one of your choice wherever the first finds nothing.",
+    knobs=(
+        Knob("first", "suffixes", choices=LOOKUPS, help="asked in every round"),
+        Knob(
+            "then",
+            "n-gram pool",
+            choices=(*LOOKUPS[::-1], *MODELS),
+            help="asked where the first drafts too little",
+            needs=(
+                (4, "draft"),
+                (5, "head:medusa"),
+                (5, "tap:final"),
+                (5, "head"),
+                (5, "tree"),
+                (6, "head:eagle"),
+                (6, "embed"),
+                (7, "head:eagle3"),
+                (7, "tap:layer"),
+            ),
+        ),
+        Knob("enough", 1, 1, 8, "shorter drafts of the first leave the round to the second"),
+        Knob("copied", 32, 1, 64, "most tokens copied a round"),
+        Knob("gamma", 4, 1, 8, "most tokens that a model or a head drafts a round, one after another"),
+        Knob("least", 0.3, 0.0, 1.0, "chance below which a token ends the draft model's draft; 0: none does"),
+        Knob(
+            "caution",
+            1.0,
+            0.0,
+            4.0,
+            "how much of its cost a copy must be expected to bring back; 0 copies whenever something is found",
+            by_time=True,
+        ),
+    ),
+    look="Which drafter answered, round by round: arcs for copies, probabilities or a tree where the second one was asked.",
+    wins="Answers that mix quotations with new words. Each part may be weak where the other is strong.",
+    loses="A wrong copy keeps the better drafter from being asked; on fresh text the chain is its second drafter alone.",
+    differs="llama.cpp takes any list; here two drafters, a lookup first. The cost gate of the lookups is ours.",
+    relative="copy_or_draft",
+    published={"caution": 0.0},
+    aliases=("--spec-type", "spec-type list", "combined drafters", "ngram-mod + draft"),
+    build=build,
+)

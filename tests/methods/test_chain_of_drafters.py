@@ -1,0 +1,69 @@
+"""The chain of drafters: fixed priority, one drafter a round, and sources that are asked only where the
+earlier ones have nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from specviz.core import Drafter, DraftTree, Parts, Sampling
+from specviz.drafters.combined.fusion import FirstSufficientDraft
+from specviz.methods import catalogue
+from specviz.policies import Fixed
+from specviz.verifiers import TokenRejection
+
+from ..exactness.toys import begin, greedy, play, toy
+
+KEY = "chain_of_drafters"
+
+
+class Scripted(Drafter):
+    """Drafts ``count`` copies of a token in every round from ``first`` on; counts how often it is asked."""
+
+    def __init__(self, token: int, count: int, first: int = 0):
+        self.token, self.count, self.first, self.asked, self.seen = token, count, first, 0, 0
+
+    def propose(self, state, budget):
+        self.asked += 1
+        return DraftTree.chain(
+            [self.token] * min(budget.gamma, self.count if state.round >= self.first else 0)
+        )
+
+    def observe(self, state, outcome):
+        self.seen += 1
+
+
+def test_three_sources_are_asked_in_their_order_and_all_of_them_learn():
+    kit = toy(12)
+    sources = [Scripted(1, 1, first=2), Scripted(2, 2, first=1), Scripted(3, 3)]
+    parts = Parts(FirstSufficientDraft(*sources), Fixed(4), TokenRejection())
+    state, trees = begin(parts, kit, Sampling(0.0), 20), []
+    for _ in range(3):
+        trees.append(play(parts, kit.target, state).tree.tokens)
+    assert trees == [(3, 3, 3), (2, 2), (1,)]
+    assert [one.asked for one in sources] == [3, 2, 1] and [one.seen for one in sources] == [3, 3, 3]
+
+
+def test_a_draft_that_is_too_short_is_left_to_the_last_one():
+    kit = toy(12)
+    parts = Parts(FirstSufficientDraft(Scripted(1, 2), Scripted(2, 4), enough=3), Fixed(4), TokenRejection())
+    assert play(parts, kit.target, begin(parts, kit, Sampling(0.0), 20)).tree.tokens == (2,) * 4
+
+
+@pytest.mark.parametrize("then", ["draft model", "EAGLE-3"])
+def test_both_parts_draft_on_a_text_that_repeats_itself_only_in_part(then):
+    """A tiny random model falls into a loop: the second drafter has the rounds before it, the copy those
+    inside."""
+    kit, method = toy(12, share=1.0, sharp=3.0), catalogue()[KEY]
+    parts = method.build(kit, **method.read_knobs({"then": then, "caution": 0}))
+    state, arms = begin(parts, kit, Sampling(0.0), 40, prompt=[7, 3, 5]), set()
+    while not state.done:
+        play(parts, kit.target, state)
+        arms |= {data["arm"] for kind, data in state.notes if kind == "arm"}
+        state.notes.clear()
+    assert arms == {0, 1} and state.tokens == greedy(kit.net.logits, [7, 3, 5], 40)
+
+
+def test_the_same_drafter_twice_is_asked_once():
+    kit, method = toy(12), catalogue()[KEY]
+    parts = method.build(kit, **method.read_knobs({"first": "suffixes", "then": "suffixes"}))
+    assert len(parts.drafter.drafters) == 1
