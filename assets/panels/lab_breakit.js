@@ -16,7 +16,7 @@
       K.head(
         "Break it",
         K.lead(
-          "Five mistakes that real implementations have made. Put one in and see which check notices. The " +
+          "Six mistakes that real implementations have made. Put one in and see which check notices. The " +
             "text often still looks fine.",
         ),
       ),

@@ -26,7 +26,9 @@ from ..core import (
 from ..drafters.model.chain import DraftChain
 from ..evidence.certificate import PROMPTS, greedy
 from ..loops import speculate
-from ..policies import Fixed
+from ..loops.batched import batch_of_one
+from ..policies import AdaptiveVerification, Fixed
+from ..policies.goodput import OPENING
 from ..run.request import SessionError, read_integer
 from ..trace.events import Event
 from ..trees import Scorer
@@ -41,6 +43,7 @@ GAMMA = {"bonus_from_draft": 1}  # short drafts, so that bonus tokens are freque
 USUAL = 2
 TOKENS = 48  # tokens of each text of the greedy certificate
 TEXTS = 2  # texts of it
+LIMIT = 0.5  # smallest survival of a token that is verified, where tokens are chosen
 SHARP = Sampling(0.7)  # mistakes show sooner if few tokens are probable
 NONE = Mistake("none", "Nothing is broken", "The method as it should be, for comparison.", "Both stay green.")
 
@@ -126,6 +129,26 @@ class BonusFromDraft(TokenRejection):
         return replace(verdict, token=state.rng.pick("verify", probs), probs=probs)
 
 
+class FixedThreshold(AdaptiveVerification):
+    """Adaptive verification with a threshold that does not depend on measured times."""
+
+    def __init__(self, most: int = USUAL):
+        super().__init__(most, uncut=0)
+        self.rounds = len(OPENING)
+        self.model.slope, self.model.intercepts = 1.0, [0.0] * most  # take the draft at its word
+
+    def _choose(self, states):
+        self.budget, self.limit, self.step_limit = self.max_gamma, LIMIT, 0.0
+
+
+class RankByDrawnToken(FixedThreshold):
+    """A policy with a mistake: it chooses tokens by the draft probability of the drawn token itself."""
+
+    def confidence(self, step):
+        """Return the probability of the token that was drawn."""
+        return float(step.probs[step.token])
+
+
 class StaleCacheTarget:
     """A target with a mistake: it keeps rejected tokens in its KV cache."""
 
@@ -183,6 +206,7 @@ BUILT: dict[str, Callable[[Target], Built]] = {
     "no_residual": lambda draft: (DraftChain(draft), NoResidual(), None),
     "first_unchecked": lambda draft: (DraftChain(draft), FirstUnchecked(), None),
     "cache_not_rolled_back": lambda draft: (DraftChain(draft), TokenRejection(), _stale_cache_loop),
+    "rank_by_drawn_token": lambda draft: (DraftChain(draft), TokenRejection(), batch_of_one),
     "bonus_from_draft": lambda draft: (DraftChain(draft), BonusFromDraft(draft), None),
 }
 
@@ -192,7 +216,8 @@ def broken(key: str) -> Method:
 
     def build(kit: Any) -> Parts:
         drafter, verifier, loop = BUILT[key](kit.open("draft"))
-        return Parts(drafter, Fixed(GAMMA.get(key, USUAL)), verifier, loop=loop or speculate)
+        policy = RankByDrawnToken() if key == "rank_by_drawn_token" else Fixed(GAMMA.get(key, USUAL))
+        return Parts(drafter, policy, verifier, loop=loop or speculate)
 
     mistake = {m.key: m for m in (NONE, *MISTAKES.values())}[key]
     return Method(

@@ -1,4 +1,4 @@
-"""Descriptions of five classic mistakes in speculative decoding; specviz.lab.broken_methods implements
+"""Descriptions of six classic mistakes in speculative decoding; specviz.lab.broken_methods implements
 them."""
 
 from __future__ import annotations
@@ -47,6 +47,14 @@ MISTAKES = {
             "Rejected tokens stay in the target's cache",
             "The next round attends to them as if they were part of the text. The output stays plausible but is not the target's.",
             "Greedy turns red as soon as a draft token is rejected.",
+        ),
+        Mistake(
+            "rank_by_drawn_token",
+            "Draft tokens are chosen for verification by the probability of the token that was drawn",
+            "It seems natural to verify the tokens that the draft finds most probable. But a token that is drawn and then not "
+            "verified has had its chance: what remains favours the draft's probable tokens. The choice must be made by what is known "
+            "before the draw, such as the probability of the draft's top-1 token. At temperature 0 both are the same.",
+            "Greedy stays green; the distribution test turns red.",
         ),
         Mistake(
             "bonus_from_draft",

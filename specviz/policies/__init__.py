@@ -1,5 +1,6 @@
 """Policies: how much to draft."""
 
+from .adaptive_verification import AdaptiveVerification
 from .bandit import Bandit, Exp3, Ucb
 from .batch_budget import BatchTokenBudget
 from .batch_lengths import BatchDraftLength, RaggedDraftLengths
@@ -10,6 +11,7 @@ from .learned import Classified, PredictedAcceptance, PredictedLength
 from .stopping import Confidence, Entropy, Heuristic
 
 __all__ = [
+    "AdaptiveVerification",
     "Bandit",
     "BatchDraftLength",
     "BatchTokenBudget",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from ..core import Budget, DraftTree, JointPolicy, Outcome, State
 from ..core.chip_model import tokens_per_round
@@ -42,6 +43,38 @@ def pass_features(rows: int, levels: int, context: int) -> tuple[float, ...]:
 
     rows: tokens in the pass; levels: depth of the draft; context: cached tokens of all requests."""
     return (1.0, rows, *(max(0, rows - bend) for bend in BENDS), float(levels > 0), context)
+
+
+class RoundCosts(NamedTuple):
+    """Sizes and seconds of a round of a batch. rows: tokens in the pass; depths: depth of each request's
+    draft; pass_seconds: of everything but planning and drafting."""
+
+    rows: int
+    depths: list[int]
+    pass_seconds: float
+    draft_seconds: float
+
+    @property
+    def levels(self) -> int:
+        """The depth of the deepest draft."""
+        return max(self.depths)
+
+    @property
+    def steps(self) -> int:
+        """The depths of all drafts together."""
+        return sum(self.depths)
+
+
+def round_costs(states: Sequence[State], outcomes: Sequence[Outcome]) -> RoundCosts:
+    """Return sizes and seconds of a round of a batch, as a policy may use them."""
+    rows = sum(len(outcome.tree) + 1 for outcome in outcomes)
+    depths = [max(outcome.tree.depths, default=0) for outcome in outcomes]
+    spent = dict(outcomes[0].seconds)
+    for name in ("judge", "commit", "observe"):  # measured per request
+        spent[name] = sum(outcome.seconds.get(name, 0.0) for outcome in outcomes)
+    spent = states[0].costs.charged(rows - 1, max(depths), spent)
+    passed = sum(seconds for name, seconds in spent.items() if name not in ("plan", "draft"))
+    return RoundCosts(rows, depths, passed, spent["draft"])
 
 
 class Goodput(JointPolicy):
@@ -160,24 +193,21 @@ class Goodput(JointPolicy):
 
     def learn_all(self, states: Sequence[State], outcomes: Sequence[Outcome]) -> None:
         self.rounds += 1
-        rows = sum(len(outcome.tree) + 1 for outcome in outcomes)
-        depths = [max(outcome.tree.depths, default=0) for outcome in outcomes]
-        levels, steps = max(depths), sum(depths)
-        spent = dict(outcomes[0].seconds)
-        for name in ("judge", "commit", "observe"):  # measured per request
-            spent[name] = sum(outcome.seconds.get(name, 0.0) for outcome in outcomes)
-        spent = states[0].costs.charged(rows - 1, levels, spent)
-        passed = sum(seconds for name, seconds in spent.items() if name not in ("plan", "draft"))
+        found = round_costs(states, outcomes)
+        depths, steps = found.depths, found.steps
         if self.rounds > 1:  # the first round includes one-time work
+            context = sum(len(state.tokens) for state in states)
             self.pass_cost.learn(
-                rows, pass_features(rows, levels, sum(len(state.tokens) for state in states)), passed
+                found.rows, pass_features(found.rows, found.levels, context), found.pass_seconds
             )
             if steps:
                 self.draft_cost.learn(
-                    (levels, steps, self._unread // 32), (levels, steps, self._unread), spent["draft"]
+                    (found.levels, steps, self._unread // 32),
+                    (found.levels, steps, self._unread),
+                    found.draft_seconds,
                 )
         self.rounds_without_draft = 0 if steps else self.rounds_without_draft + 1
-        self.seconds_without_draft = 0.0 if steps else self.seconds_without_draft + passed
+        self.seconds_without_draft = 0.0 if steps else self.seconds_without_draft + found.pass_seconds
         drafted = {id(state) for state, depth in zip(states, depths) if depth}
         self._read = [
             (state, len(state.tokens) if id(state) in drafted else count) for state, count in self._read

@@ -12,6 +12,8 @@ from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Decision, Drafter, Sa
 from specviz.drafters.combined.fusion import MultiDrafter, merge_trees_with_sources
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.parallel.blocks import SampledJacobi
+from specviz.policies import AdaptiveVerification
+from specviz.policies.goodput import OPENING
 from specviz.targets.tiny import TinyTarget
 from specviz.trees import Scorer
 from specviz.verifiers import BlockVerification, TokenRejection
@@ -301,6 +303,28 @@ class CutAndDemoted(CutByTokens):
     """The right one: what is left counts as chosen."""
 
     demoted = True
+
+
+# --- policies ----------------------------------------------------------------------------------------------------------
+class FixedLimit(AdaptiveVerification):
+    """The right rule with a threshold that no measured time moves: a place is verified if the draft's top-1
+    probabilities up to it promise enough."""
+
+    def __init__(self):
+        super().__init__(2, uncut=0)
+        self.rounds = len(OPENING)
+        self.model.slope, self.model.intercepts = 1.0, [0.0, 0.0]
+
+    def _choose(self, states):
+        self.budget, self.limit, self.step_limit = 2, 0.45, 0.0
+
+
+class RankByDrawnToken(FixedLimit):
+    """A place is verified if the tokens drawn up to it are probable enough in the draft: which tokens are
+    verified then depends on what they are."""
+
+    def confidence(self, step):
+        return float(step.probs[step.token])
 
 
 # --- targets -----------------------------------------------------------------------------------------------------------

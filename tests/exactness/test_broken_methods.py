@@ -11,13 +11,14 @@ import pytest
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Parts, Sampling, State, open_run, play
 from specviz.drafters.model.chain import DraftChain, DraftShape
 from specviz.drafters.parallel.blocks import SampledJacobi
+from specviz.loops.batched import batch_of_one
 from specviz.policies import Fixed
 from specviz.trees import full_tree
 from specviz.verifiers import BlockVerification, TokenRejection
 
 from . import broken_methods as w
 from .enumeration import distance, joint, probs_of_engine
-from .toys import PROMPT, Kit, TinyNet, TinyTarget, begin, cache_error, greedy, kv_error, toy
+from .toys import PROMPT, Kit, TinyNet, TinyTarget, begin, cache_error, greedy, kv_error, player, toy
 
 HALF = Sampling(0.5)
 
@@ -53,6 +54,10 @@ def other(kit):
     return w.Children(kit.open_net(TinyNet(kit.vocab, 23, sharp=0.8)), IID, 1)
 
 
+def batched(policy):
+    return lambda kit: Parts(chain(kit), policy(), TokenRejection(), batch_of_one)
+
+
 one, reported = children(w.Children, IID, 1), lambda kit: w.Told(2)
 CASES = {
     "softmax-q test on top-k children": Case(
@@ -83,6 +88,7 @@ CASES = {
         parts(lambda kit: w.CutByTokens(kit.open("draft"))),
         parts(lambda kit: w.CutAndDemoted(kit.open("draft"))),
     ),
+    "verification ranked by the drawn token": Case(batched(w.RankByDrawnToken), batched(w.FixedLimit)),
     "block verification stopped at the first failure": Case(
         parts(chain, w.FirstFailure), parts(chain, BlockVerification)
     ),
@@ -119,7 +125,7 @@ def writes_the_greedy_tokens(make, kit: Kit, target=None) -> bool:
     state = State(list(PROMPT), Sampling(0.0), limit=40)
     open_run(run, target, state)
     while not state.done:
-        play(run, target, state)
+        player(run)(run, target, state)
     return state.tokens == greedy(kit.net.logits, PROMPT, 40)
 
 
