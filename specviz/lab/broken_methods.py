@@ -43,7 +43,7 @@ GAMMA = {"bonus_from_draft": 1}  # short drafts, so that bonus tokens are freque
 USUAL = 2
 TOKENS = 48  # tokens of each text of the greedy certificate
 TEXTS = 2  # texts of it
-LIMIT = 0.5  # smallest survival of a token that is verified, where tokens are chosen
+LIMIT = 0.3  # smallest survival of a token that is verified, where tokens are chosen
 SHARP = Sampling(0.7)  # mistakes show sooner if few tokens are probable
 NONE = Mistake("none", "Nothing is broken", "The method as it should be, for comparison.", "Both stay green.")
 

@@ -67,6 +67,8 @@ def ask(name, payload, loaded=None, stop=bool):
     [pytest.param(key, marks=[pytest.mark.thorough] if i % 2 else []) for i, key in enumerate(MISTAKES)],
 )
 def test_every_mistake_is_caught(tiny, key):
+    if key == "rank_by_drawn_token":  # the better the draft, the more it distorts
+        tiny.draft = toy(12, share=0.9, sharp=1.2).small
     found = ask("break_it", {"mistake": key, "samples": 260}, tiny)[-1]
     assert found["caught"] is True and found["verdict"].startswith("Caught"), found
     assert found["title"] == MISTAKES[key].title
@@ -93,7 +95,7 @@ def test_every_mistake_is_reported_and_built():
     assert [m["key"] for m in reported] == list(MISTAKES) and set(MISTAKES) | {broken.NONE.key} == set(
         broken.BUILT
     )
-    assert len(reported) == 5 and all(m["title"] and m["why"] and m["watch"] for m in reported)
+    assert len(reported) == 6 and all(m["title"] and m["why"] and m["watch"] for m in reported)
 
 
 def test_a_distribution_fills_in_and_ends_with_a_verdict(tiny):
