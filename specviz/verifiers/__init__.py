@@ -4,7 +4,7 @@ from .block_verification import BlockVerification
 from .judge import JudgeDecoding
 from .kseq import KSeq
 from .lantern import Lantern
-from .lenience import Lenient
+from .lenience import Lenient, Mixture, UncertaintyTolerant
 from .multi_step import MultiStep
 from .spechub import SpecHub
 from .token_rejection import TokenRejection
@@ -17,9 +17,11 @@ __all__ = [
     "KSeq",
     "Lantern",
     "Lenient",
+    "Mixture",
     "MultiStep",
     "SpecHub",
     "TokenRejection",
     "Traversal",
     "Typical",
+    "UncertaintyTolerant",
 ]

@@ -7,7 +7,7 @@ import torch
 
 from specviz.core import DraftTree, RandomStreams, Sampling, Scores, State
 from specviz.methods import catalogue
-from specviz.verifiers import Lenient, TokenRejection, Typical
+from specviz.verifiers import Lenient, Mixture, TokenRejection, Typical, UncertaintyTolerant
 from specviz.verifiers.drift import kl_divergence
 
 from ..methods.toys import distance, greedy, kit, probs_of, round_probs, run, table, target_probs
@@ -134,3 +134,56 @@ def test_they_run_and_say_that_they_are_not_exact():
             assert len(tokens) == 30 and len(outcomes) < 30
     assert run(catalogue()["typical_acceptance"], things, prompt, 30)[0] == greedy(things.net, prompt, 30)
     assert run(catalogue()["lenience"], things, prompt, 30, lenience=1.0)[0] == greedy(things.net, prompt, 30)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.7, 0.25, 0.0])
+def test_a_mixture_writes_the_mixture_and_accepts_one_minus_w_times_the_distance(weight):
+    """The two closed forms of DIVERSED's line, enumerated; the drift noted is KL(p, v)."""
+    want, apart = weight * P + (1 - weight) * Q, 0.5 * float((P - Q).abs().sum())
+    probs, _, first = round_probs(one_draw(Q), Mixture(weight), lambda c: P, 1)
+    assert distance({x: p for (x,), p in probs.items()}, dict(enumerate(want.tolist()))) < 1e-12
+    assert first == pytest.approx(1 - weight * apart)
+    assert distance(dict(enumerate(want.tolist())), dict(enumerate(P.tolist()))) == pytest.approx(
+        (1 - weight) * apart
+    )
+    state = State([0], ONE, RandomStreams(1))
+    Mixture(weight).verify(DraftTree.chain([1], Q[None]), Scores(P.log().repeat(2, 1)), state)
+    assert state.notes == [("drift", {"nats": [pytest.approx(kl_divergence(P, want), abs=1e-12)]})]
+
+
+def test_no_lossy_rule_accepts_more_than_the_mixture_at_its_distance():
+    """Lenience and EARS at the distance from the target that they have, against the mixture of the same."""
+    apart = 0.5 * float((P - Q).abs().sum())
+    for verifier in (Lenient(0.8), Lenient(0.5), UncertaintyTolerant(0.2), UncertaintyTolerant(0.6)):
+        probs, _, first = round_probs(one_draw(Q), verifier, lambda c: P, 1)
+        strays = distance({x: p for (x,), p in probs.items()}, dict(enumerate(P.tolist())))
+        assert 0 < strays <= apart and first <= 1 - apart + strays + 1e-12
+
+
+@pytest.mark.parametrize("weight, path", [(0.9, ()), (0.7, (0,)), (0.5, (0, 1))])
+def test_a_greedy_mixture_takes_its_argmax(weight, path):
+    """(1 - w) / w is how much less probable than the argmax a drafted token may be: here 0.2 and 0.7."""
+    rows = torch.tensor([[0.5, 0.3, 0.2], [0.85, 0.0, 0.15], [0.1, 0.1, 0.8]]).log()
+    state = State([0], Sampling(), RandomStreams(0))
+    verdict = Mixture(weight).verify(DraftTree.chain([1, 2]), Scores(rows), state)
+    assert verdict.path == path and verdict.token == (0, 0, 2)[len(path)]
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 0.3, 1.0])
+def test_ears_lowers_the_draw_by_the_targets_doubt(tolerance):
+    """The draw u, uniform: accepted iff max(0, u - tolerance (1 - max p)) < p / q, and never where p = 0."""
+    target = torch.tensor([0.6, 0.4, 0.0], dtype=torch.float64)
+    draws = torch.linspace(0, 1, 200_001, dtype=torch.float64)
+    low = (draws - tolerance * 0.4).clamp(min=1e-300)
+    want = [float((low < ratio).double().mean()) for ratio in (target / Q).tolist()]
+    accept = UncertaintyTolerant(tolerance).acceptance(target, Q).clamp(max=1)
+    assert accept.tolist() == pytest.approx(want, abs=1e-4) and float(accept[2]) == 0
+    probs, _, _ = round_probs(one_draw(Q), UncertaintyTolerant(tolerance), lambda c: P, 1)
+    strays = distance({x: p for (x,), p in probs.items()}, dict(enumerate(P.tolist())))
+    assert (strays < 1e-12) == (tolerance == 0)
+
+
+def test_ears_is_exact_at_temperature_zero():
+    things = kit(12, 0.5, 3)
+    tokens, _ = run(catalogue()["ears"], things, [1, 2, 0, 3], 30, tolerance=1.0)
+    assert tokens == greedy(things.net, [1, 2, 0, 3], 30)
