@@ -7,6 +7,7 @@ loss is distillation, plus a little cross-entropy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,11 @@ class KeyValueFeatures(Features):
 
     def __init__(self, job: Job, hparams: dict):
         super().__init__(job, hparams)
-        self.reads = glide.build(self.target_info, hparams).reads
+        self.reads = self.layers_read(hparams)
+
+    def layers_read(self, hparams: dict) -> Sequence[int]:
+        """Return the target's layers whose keys and values the drafter reads."""
+        return glide.build(self.target_info, hparams).reads
 
     @torch.no_grad()
     def states(self, material) -> Batch:

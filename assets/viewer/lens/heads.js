@@ -132,6 +132,30 @@
     });
   }
 
+  function borrowed(host, notes, c) {
+    const d = notes[0] || {},
+      places = nums(d.places, 16),
+      shares = nums(d.shares, 16),
+      layers = nums(d.layers, 16);
+    host.append(
+      say(
+        "Queries over the target\u2019s own cache of " + count(int(d.cached, 0), "token") + ", ",
+        "in " + (layers.length === 1 ? "layer " : "layers ") + layers.map((at) => String(at)).join(", ") + ". ",
+        "Every step looks from position " + int(d.position, 0) + ". ",
+        "Bytes of draft cache: " + int(d.cache_bytes, 0) + ".",
+      ),
+    );
+    bars(host, {
+      name: "Positions that the first step attended to most",
+      width: c.width,
+      values: shares,
+      labels: places.map((at) => String(at)),
+      mark: (i) => places[i] === int(d.position, -1),
+      most: 1,
+    });
+  }
+
+  SV.lens.borrowed = { title: "Borrowed keys and values", draw: borrowed };
   SV.lens.serial_parallel = { title: "Serial, then parallel", draw: serialParallel };
   SV.lens.low_rank = { title: "Low-rank output", draw: lowRank };
   SV.lens.experts = { title: "Two experts", draw: experts };

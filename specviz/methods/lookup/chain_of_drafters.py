@@ -14,9 +14,10 @@ NODES = 6  # of it
 GAIN = 0.2  # expected accepted tokens for which another level of it is grown
 
 
-def drafter_of(kit: Any, name: str, gamma: int, least: float, caution: float) -> Drafter:
-    """Return one of LOOKUPS or MODELS as a drafter. gamma, least: length of a model's draft, and the
-    probability below which the draft model stops; caution: of a lookup's cost gate."""
+def drafter_of(kit: Any, name: str, key: int, gamma: int, least: float, caution: float) -> Drafter:
+    """Return one of LOOKUPS or MODELS as a drafter. key: tokens of a key of the n-gram pool; gamma, least:
+    length of a model's draft, and the probability below which the draft model stops; caution: of a lookup's
+    cost gate."""
     from ...drafters.combined.fusion import BudgetLimited
     from ...drafters.heads.features import FeatureDrafter
     from ...drafters.heads.last_state import MedusaTree
@@ -45,7 +46,7 @@ def drafter_of(kit: Any, name: str, gamma: int, least: float, caution: float) ->
     made = {
         "prompt lookup": lambda: with_cost_gate(PromptLookup(3, False), caution),
         "suffixes": lambda: with_cost_gate(suffixes(), caution),
-        "n-gram pool": lambda: with_cost_gate(NgramPool(memory_of(kit), 6, 1), caution),
+        "n-gram pool": lambda: with_cost_gate(NgramPool(memory_of(kit), key, 1), caution),
         "draft model": lambda: BudgetLimited(
             DraftChain(kit.open("draft")), Budget(gamma, stop=StopBelowProbability(least))
         ),
@@ -57,14 +58,14 @@ def drafter_of(kit: Any, name: str, gamma: int, least: float, caution: float) ->
 
 
 def build(
-    kit, first: str, then: str, enough: int, copied: int, gamma: int, least: float, caution: float
+    kit, first: str, then: str, enough: int, key: int, copied: int, gamma: int, least: float, caution: float
 ) -> Parts:
     from ...drafters.combined.fusion import FirstSufficientDraft
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
     names = dict.fromkeys((first, then))  # the same one twice is asked once
-    drafters = [drafter_of(kit, name, gamma, least, caution) for name in names]
+    drafters = [drafter_of(kit, name, key, gamma, least, caution) for name in names]
     budget = Fixed(max(copied, gamma), 10, 64)
     return Parts(FirstSufficientDraft(*drafters, enough=enough), budget, TokenRejection())
 
@@ -94,6 +95,7 @@ METHOD = Method(
             ),
         ),
         Knob("enough", 1, 1, 8, "shorter drafts of the first leave the round to the second"),
+        Knob("key", 6, 1, 32, "tokens of a key of the n-gram pool"),
         Knob("copied", 32, 1, 64, "most tokens copied a round"),
         Knob("gamma", 4, 1, 8, "most tokens that a model or a head drafts a round, one after another"),
         Knob("least", 0.3, 0.0, 1.0, "chance below which a token ends the draft model's draft; 0: none does"),
