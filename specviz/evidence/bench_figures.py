@@ -17,7 +17,7 @@ SCHEMA = "specviz-bench/1"
 
 
 def speedup_figures(ledger: Ledger, target: str | None = None, draft: str | None = None) -> dict[str, Any]:
-    """Return {schema, where, target, draft, noise, speedups}. ``where``: a sentence on machine, versions
+    """Return {schema, where, target, draft, noise, memory, speedups}. ``where``: a sentence on machine, versions
     and models; ``noise``: median difference of two runs of plain decoding; ``speedups``: {method key:
     {temperature: median speed-up over plain decoding}}. Raises SessionError for an empty ledger."""
     sessions, _ = bench_page.select_sessions(ledger, target, draft)
@@ -37,8 +37,20 @@ def speedup_figures(ledger: Ledger, target: str | None = None, draft: str | None
         "target": bench_page.name_of(sessions[0], "target"),
         "draft": bench_page.name_of(sessions[0], "draft"),
         "noise": round(median(bench_page.plain_differences(sessions) or [0.0]), 4),
+        "memory": memory_figures(sessions),
         "speedups": speedups,
     }
+
+
+def memory_figures(sessions: list[Any]) -> dict[str, list[int]]:
+    """Return {method key: [bytes of its weights, bytes of its KV caches at the end of its longest run]},
+    besides the target's; without methods whose runs did not record it."""
+    found: dict[str, list[int]] = {}
+    for run in (run for one in sessions for group in one.run_groups for run in group.runs):
+        if run.draft_weight_bytes is not None and run.draft_cache_bytes is not None:
+            now = found.setdefault(run.method, [0, 0])
+            found[run.method] = [max(now[0], run.draft_weight_bytes), max(now[1], run.draft_cache_bytes)]
+    return found
 
 
 def figures_json(found: dict[str, Any]) -> str:

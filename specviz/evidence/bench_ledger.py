@@ -23,6 +23,7 @@ from ..trace.file_writer import check_place
 GZIP = b"\x1f\x8b"
 OPENS = b'{"sitting": '  # start of every line; other text is never truncated
 COUNTS = ("tokens", "rounds", "drafted", "accepted", "tried")  # fields of a run that are counts
+MEMORY = ("draft_weight_bytes", "draft_cache_bytes")  # None in old files
 SECONDS = ("seconds", "prefill_seconds", "forward_seconds")  # fields of a run that are seconds
 
 
@@ -30,7 +31,8 @@ SECONDS = ("seconds", "prefill_seconds", "forward_seconds")  # fields of a run t
 class Run:
     """One measured run of a method. Times in seconds, ``seconds`` after the prefill; same: whether the
     tokens equal plain decoding's, None when sampling; failed: the error message of a failed run, whose
-    other fields are meaningless; loops: whether the answer repeats itself endlessly, None in old files."""
+    other fields are meaningless; loops: whether the answer repeats itself endlessly, None in old files;
+    draft_weight_bytes, draft_cache_bytes: memory of the method besides the target."""
 
     method: str
     tokens: int = 0
@@ -44,6 +46,8 @@ class Run:
     same: bool | None = None
     failed: str = ""
     loops: bool | None = None
+    draft_weight_bytes: int | None = None
+    draft_cache_bytes: int | None = None
 
     @classmethod
     def read(cls, row: dict[str, Any]) -> Run:
@@ -57,6 +61,7 @@ class Run:
             same=None if row["same"] is None else bool(row["same"]),
             failed=str(row["failed"]),
             loops=None if row.get("loops") is None else bool(row["loops"]),
+            **{name: int(row[name]) for name in MEMORY if row.get(name) is not None},
         )
 
 

@@ -54,6 +54,7 @@ class Cell:
 
     totals: Totals = field(default_factory=Totals)
     forward_seconds: float = 0.0
+    memory: dict[str, int] = field(default_factory=dict)  # of the last run
     ratios: list[float] = field(default_factory=list)
     same: int = 0
     runs: int = 0
@@ -65,6 +66,7 @@ class Cell:
         """Add a run and the run of plain decoding that it is paired with."""
         self.totals += result.totals
         self.forward_seconds += result.forward_seconds
+        self.memory = result.memory
         self.runs += 1
         self.same += result.token_ids == plain.token_ids
         ratio = walltime_speedup(plain.totals, result.totals)
@@ -95,6 +97,8 @@ class Cell:
             "block_efficiency_without_loops": self.non_looping.metrics()["block_efficiency"],
             "runs": self.runs,
             "tokens": self.totals.tokens,
+            "draft_weight_bytes": self.memory.get("weights"),
+            "draft_cache_bytes": self.memory.get("cache"),
         }
 
 

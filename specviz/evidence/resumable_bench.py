@@ -210,6 +210,8 @@ def ledger_entry(name: str, result: Result | str, plain: Result, sampling: Sampl
         result.forward_seconds,
         result.token_ids == plain.token_ids if sampling.greedy else None,
         loops=loops(result.token_ids),
+        draft_weight_bytes=result.memory.get("weights"),
+        draft_cache_bytes=result.memory.get("cache"),
     )
 
 

@@ -40,6 +40,7 @@ class Result:
     reused: int | None = (
         None  # tokens of the prompt whose keys and values the turn before left; None without its cache
     )
+    memory: dict[str, int] = field(default_factory=dict)  # of the method, in bytes (zoo/draft_memory.py)
     _text: bytearray = field(default_factory=bytearray)
     _length: int | None = None
 
@@ -60,6 +61,7 @@ class Result:
             self.forward_seconds = event.totals["forward_seconds"]
             self.head_unused = event.totals.get("head_unused", {})
             self.reused = event.totals.get("reused")
+            self.memory = event.totals.get("memory", {})
         elif isinstance(event, Checked):
             self.busy = self.busy or event.kind == "busy"
         elif isinstance(event, Failed):

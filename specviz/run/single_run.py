@@ -16,11 +16,12 @@ from typing import Any
 
 import torch
 
-from ..core import State, common_prefix_length
+from ..core import Parts, State, common_prefix_length
 from ..core.errors import InvalidUse
 from ..loops import speculate
 from ..trace.events import Committed, Event, Failed, Finished, Noted, Prefilled, Started, TextEmitted
 from ..trace.metrics import Totals
+from ..zoo.draft_memory import run_memory
 from ..zoo.kit import Kit
 from ..zoo.text import Transcript
 from .batch_prompts import BatchPrompts
@@ -53,6 +54,7 @@ class Run:
         self.totals, self.batch_prompts = Totals(), BatchPrompts(session)
         self.state: State | None = None
         self.kit: Kit | None = None
+        self.parts: Parts | None = None
         self.border = self.over = False
         self.remembered = CopiedTokens()
         self._forward_before = 0.0  # in the prefill
@@ -97,6 +99,8 @@ class Run:
             why = explain(self.session.method, error)
         finally:
             totals = self._counts()
+            if intact and self.kit and self.parts:
+                totals["memory"] = run_memory(self.kit, self.parts.drafter)
             self.batch_prompts.close()
             if self.kit:
                 if intact and self.session.prefix_cache is not None and self.state:
@@ -107,7 +111,7 @@ class Run:
                 self._remember()
                 if self.state:
                     self.state.draft_ready = bool  # the kit and its models are freed with the run
-            self.kit, self.border = None, False
+            self.kit, self.parts, self.border = None, None, False
         yield Failed(why, totals) if why else Finished(self._finish(), totals, _peak_memory())
 
     def _rounds(self) -> Generator[Event]:
@@ -124,7 +128,7 @@ class Run:
         kit.target.expect(max_tree_size(self.session.knobs))
         if self.session.predicted:
             kit.predicted = tuple(kit.encode(self.session.predicted))
-        parts = self.session.method.build(kit, **self.session.knobs)
+        self.parts = parts = self.session.method.build(kit, **self.session.knobs)
         self._limit_to(kit.context)
         self.state = state = self.session.state(
             list(self.ids), self.session.sampling, self.limit, self.top_k_saved

@@ -43,11 +43,12 @@ CARD_FIELDS = {
 
 @cache
 def measured_speedups(path: Path = BENCH) -> dict[str, Any]:
-    """Return {where, model, noise, speedups} of assets/bench.json; empty if the file is missing.
+    """Return {where, model, noise, memory, speedups} of assets/bench.json; empty if the file is missing.
 
     ``where``: a sentence on the machine; ``model``: the target, if its own draft model was measured;
-    ``noise``: median difference of two runs of plain decoding; ``speedups``: {method key: [greedy, at
-    temperature 1]}, None if not measured."""
+    ``memory``: {method key: [bytes of weights, bytes of KV caches] besides the target's}; ``noise``: median
+    difference of two runs of plain decoding; ``speedups``: {method key: [greedy, at temperature 1]}, None
+    if not measured."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         speedups = {
@@ -55,14 +56,16 @@ def measured_speedups(path: Path = BENCH) -> dict[str, Any]:
             for key, row in found["speedups"].items()
             if "0" in row and found["schema"] == SCHEMA
         }
+        memory = found.get("memory", {})
         return {
+            "memory": {key: [int(weights), int(cache)] for key, (weights, cache) in memory.items()},
             "where": found["where"],
             "model": found["target"] if found["draft"] != "none" else "",
             "noise": float(found.get("noise", 0.0)),
             "speedups": speedups,
         }
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return {"where": "", "model": "", "noise": 0.0, "speedups": {}}
+        return {"memory": {}, "where": "", "model": "", "noise": 0.0, "speedups": {}}
 
 
 def speeds_apply(targets: list[dict[str, str]], models: str | None) -> bool:
@@ -92,7 +95,8 @@ def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> l
     the others follow by measured speed; plain decoding is the last row. engines, models: what the search
     finds a method by, too. bound: an upper bound, whose speed is no method's. first: keys of the methods
     that are listed at first besides the chosen ones."""
-    speeds = measured_speedups(path)["speedups"]
+    found = measured_speedups(path)
+    speeds, memory = found["speedups"], found["memory"]
     out = []
     for card in cards.values():
         engines, models = offered(card.key)
@@ -109,6 +113,7 @@ def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> l
                 "models": models,
                 "aliases": list(getattr(card, "aliases", ())),
                 "speed": speeds.get(card.key),
+                "memory": memory.get(card.key),
             }
         )
     founders = {family.founder for family in all_families().values()}

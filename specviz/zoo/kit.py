@@ -32,12 +32,14 @@ class Kit:
 
     ``opened``: every model of the run, the target first; ``context``: number of tokens that fit into the
     context of all models on which the text depends; ``memory``: earlier answers of the same visitor;
-    ``predicted``: tokens of a text that the caller expects the answer to resemble."""
+    ``predicted``: tokens of a text that the caller expects the answer to resemble; ``weight_folders``: of
+    the draft models, heads and datastores that were opened."""
 
     loaded: Any  # the Loaded of pair.py
     opened: list[CachedTarget | DraftModel] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
     predicted: tuple[int, ...] = ()
+    weight_folders: list[Path] = field(default_factory=list[Path])
 
     def __post_init__(self):
         self.target = self.loaded.open_target()
@@ -57,6 +59,8 @@ class Kit:
 
         required: the text depends on the model, so that the run ends if it fails; any other model only
         stops drafting (draft_model.py)."""
+        if role == others.ROLE and self.loaded.other_vocab_folder is not None:
+            self.weight_folders.append(self.loaded.other_vocab_folder)
         if role in ("target", others.ROLE):
             model = self.loaded.open_target() if role == "target" else self.loaded.other_model.open()
             self.opened.append(
@@ -76,6 +80,8 @@ class Kit:
                 f"This method {requirement_message(role, self.loaded.name, self.loaded.draft_problem)}.",
                 "method.needs_draft",
             )
+        folder = self.loaded.folder_for(role)
+        self.weight_folders += [] if folder is None else [folder]
         getattr(found, "writer", None)  # compile the loop that writes a chain now, not within the first run
         model = self.loaded.open_model(found)
         self.context = min(self.context, model.context) if required else self.context
@@ -127,6 +133,7 @@ class Kit:
                 getattr(part, "fused", None)  # lay the weights out now, not within the first run
             return head
 
+        self.weight_folders.append(loaded.heads.folders[kind])
         use = f"head:{kind} {loaded.folder.resolve()}"
         return load_once(loaded.heads.folders[kind], loaded.device, use, read_head, loaded.deterministic)
 
@@ -156,6 +163,7 @@ class Kit:
                 f"There is no datastore {name!r}; models.yaml names {', '.join(self.loaded.stores) or 'none'}.",
                 "datastore.unknown",
             )
+        self.weight_folders.append(self.loaded.stores[name])
         try:
             return Store.open(self.loaded.stores[name], vocabulary_mark(self.loaded.tokenizer))
         except StoreError as error:

@@ -116,6 +116,13 @@ class Loaded:
             else None
         )
 
+    def folder_for(self, role: str) -> Path | None:
+        """Return the checkpoint folder of the model with a role; None for the target's own and without
+        one."""
+        if role in ("wide", "deep"):
+            return register().entries[self.size_named(role)].folder()
+        return self.role_folders.get(role) or (self.draft_folder if role in ("draft", "middle") else None)
+
     def name_for(self, role: str) -> str:
         """Return the name of the model with a role, for messages and the trace."""
         if role in ("wide", "deep"):

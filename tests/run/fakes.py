@@ -95,6 +95,7 @@ class FakeKit:
         self.target = TinyTarget(loaded.net, loaded.context)
         self.opened = [self.target]
         self.predicted = ()
+        self.weight_folders = []
         self.codec = loaded.codec
         self.context = loaded.context
 
