@@ -120,6 +120,9 @@
               `Only ${found.answers.length} here: ${K.say(found.few, 200)}.`,
             )
           : "",
+        ...Object.entries(found.warnings || {}).map(([code, sentence]) =>
+          el("p", { class: "pn-small", "data-message": code }, K.say(sentence, 600)),
+        ),
         K.small(
           TEXTS["server.measure"] + " ",
           "Flags: ",

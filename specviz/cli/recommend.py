@@ -11,6 +11,7 @@ QUESTIONS = (
     "task",
     "load",
     "temperature",
+    "experts",
 )  # of assets/recommend.yaml; read there only when the command runs
 
 
@@ -27,9 +28,26 @@ def add(command) -> None:
         "chat, code, copy or reason",
         "concurrent requests: one, few or many",
         "temperature: greedy or sampled",
+        "whether the model is a mixture of experts: dense or moe",
     )
     for question, about in zip(QUESTIONS, abouts):
         sub.add_argument(f"--{question}", metavar="ANSWER", help=about + "; default: the first")
+
+    pays = sub.add_argument_group(
+        "will a draft model pay at all",
+        "an estimate from sizes, for one request; all of the first three are needed",
+    )
+    pays.add_argument("--active", type=float, metavar="B", help="active parameters of the model, in billions")
+    pays.add_argument("--drafter", type=float, metavar="B", help="parameters of the draft model, in billions")
+    pays.add_argument(
+        "--acceptance", type=float, metavar="A", help="acceptance rate of a draft token, 0 to 1"
+    )
+    pays.add_argument(
+        "--routed",
+        default="0/0",
+        metavar="K/E",
+        help="experts that a token uses, of how many in a layer (0/0: dense)",
+    )
 
 
 def recommend(args: argparse.Namespace) -> int:
@@ -40,6 +58,9 @@ def recommend(args: argparse.Namespace) -> int:
         question: getattr(args, question) for question in QUESTIONS if getattr(args, question) is not None
     }
     found = lab.recommend(**given)
+    sizes = (args.active, args.drafter, args.acceptance)
+    if any(size is not None for size in sizes):
+        found["pays"] = _pays(lab, sizes, args.routed)
     if args.json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return 0
@@ -50,8 +71,29 @@ def recommend(args: argparse.Namespace) -> int:
         print("".join(f"     {line}\n" for line in one["flags"].splitlines()), end="")
     if found["few"]:
         print(f"\nOnly {len(found['answers'])} here: {found['few']}.")
+    for sentence in found["warnings"].values():
+        print(f"\nNote: {sentence}")
+    if "pays" in found:
+        print(f"\n{_verdict(found['pays'])}")
     print(f"\nFlags as in {found['documents']}")
     return 0
+
+
+def _pays(lab, sizes: tuple[float | None, ...], routed: str) -> dict:
+    """Return the estimate for the sizes given. Raises LabError."""
+    used, slash, experts = routed.partition("/")
+    if None in sizes or not slash or not (used.isdecimal() and experts.isdecimal()):
+        raise lab.LabError(
+            "--active, --drafter and --acceptance are given together, and --routed as 8/128.",
+            "recommend.pays",
+        )
+    return lab.will_it_pay(*sizes, experts=int(experts), used=int(used))
+
+
+def _verdict(pays: dict) -> str:
+    speeds = ", ".join(f"{length}: {speed:.2f}" for length, speed in enumerate(pays["speedups"], 1))
+    best = f"draft {pays['best']} tokens a pass" if pays["pays"] else "no draft length pays"
+    return f"By the sizes alone, {best}. Estimated speed-up by draft length: {speeds}."
 
 
 def _figure(one: dict) -> str:

@@ -62,7 +62,8 @@ def offered(card: str) -> tuple[list[str], list[str]]:
 
 def recommend(**asked: Any) -> dict[str, Any]:
     """Recommend methods. asked: {question: key of an answer}; the first answer counts where none is given.
-    Return {asked, documents, few, answers, others}; few: why there are fewer than three answers, or empty.
+    Return {asked, documents, few, warnings, answers, others}; few: why there are fewer than three answers, or empty; warnings:
+    {identifier: sentence} about models of this kind.
     An answer: {method, title, card, paper, note, flags, figure: {speedup, setting, source} or None,
     differs: [...]}, best first. Raises LabError."""
     table, chosen = _table(), {}
@@ -83,9 +84,45 @@ def recommend(**asked: Any) -> dict[str, Any]:
         "asked": chosen,
         "documents": engine["documents"],
         "few": few,
+        "warnings": dict(table["warnings"].get(chosen["experts"], {})),
         "answers": answers[:SHOWN],
         "others": [{"method": one["method"], "title": one["title"]} for one in answers[SHOWN:]],
     }
+
+
+def experts_read(experts: int, used: int, rows: int) -> float:
+    """Return how many times as many experts a pass over ``rows`` tokens reads as a pass over one: the
+    expected union, if each token chooses ``used`` of ``experts`` on its own. Real tokens share more, so
+    this is an upper bound."""
+    return experts * (1 - (1 - used / experts) ** rows) / used
+
+
+def will_it_pay(
+    active: float, draft: float, acceptance: float, experts: int = 0, used: int = 0
+) -> dict[str, Any]:
+    """Estimate whether a draft model pays for one request, where the time of a pass is the time to read the
+    weights. active, draft: active parameters of the target and parameters of the draft, in the same unit;
+    acceptance: of a draft token; experts, used: of each layer, per token; 0 for a dense model.
+
+    Return {speedups: [of 1, 2, ... draft tokens], best: the draft length with the highest, 0 if none is
+    above 1, pays}. Raises LabError."""
+    if not (
+        active > 0 and draft >= 0 and 0 <= acceptance < 1 and 0 <= used <= experts and (used or not experts)
+    ):
+        raise LabError(
+            "active is above 0, draft 0 or more, acceptance from 0 to below 1, and no token uses more experts than there are.",
+            "recommend.pays",
+        )
+    numbers = _table()["pays"]
+    share = numbers["expert_share"] if experts else 0.0
+    speedups = []
+    for length in range(1, numbers["longest"] + 1):
+        tokens = sum(acceptance**i for i in range(length + 1))
+        union = experts_read(experts, used, length + 1) if experts else 1.0
+        speedups.append(round(tokens / (1 - share + share * union + length * draft / active), 3))
+    best = max(range(len(speedups)), key=speedups.__getitem__)
+    pays = speedups[best] > 1
+    return {"speedups": speedups, "best": best + 1 if pays else 0, "pays": pays}
 
 
 def _answer(key: str, chosen: dict[str, str]) -> dict[str, Any]:
