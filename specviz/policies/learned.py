@@ -119,3 +119,22 @@ class PredictedLength(Policy):
             step.depth + 1 >= self.wanted
             and math.log(max(float(step.probs[step.token]), 1e-30)) < self.min_log_prob
         )
+
+
+class OncePerPrompt(Policy):
+    """BlockPilot (2606.31315): choose one draft length for the whole answer, in its first round.
+
+    choose(state) -> draft length, or None if it is unknown: then ``max_gamma`` tokens are drafted, and the
+    next round asks again. max_gamma: maximum draft length."""
+
+    def __init__(self, choose: Callable[[State], int | None], max_gamma: int):
+        self.choose = choose
+        self.max_gamma = max_gamma
+        self.gamma: int | None = None
+
+    def plan(self, state: State) -> Budget:
+        if self.gamma is None or state.round == 0:
+            self.gamma = self.choose(state)
+        gamma = self.max_gamma if self.gamma is None else min(self.gamma, self.max_gamma)
+        state.note("length", gamma=gamma)
+        return Budget(gamma)

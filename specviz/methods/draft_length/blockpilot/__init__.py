@@ -1,0 +1,49 @@
+"""BlockPilot: a small network chooses the draft length once, after the prompt, for the whole answer
+(2606.31315). The length depends on the prompt only, so the output stays exact."""
+
+from __future__ import annotations
+
+from ....core import Knob, Method, Parts, Trained
+
+
+def build(kit, most: int) -> Parts:
+    from ....drafters.heads.features import FeatureDrafter
+    from ....drafters.model.chain import DraftChain
+    from ....policies.learned import OncePerPrompt
+    from ....verifiers import TokenRejection
+
+    network, drafter = kit.head("blockpilot"), FeatureDrafter(kit.head("eagle"), DraftChain)
+
+    def choose(state) -> int | None:
+        before = drafter.model.before
+        return None if before is None else network.length(before)
+
+    return Parts(drafter, OncePerPrompt(choose, most), TokenRejection())
+
+
+METHOD = Method(
+    key="blockpilot",
+    title="BlockPilot",
+    paper="BlockPilot 2026, arXiv 2606.31315",
+    summary="Reads the prompt and chooses one draft length for the whole answer: asked once, it costs nothing while decoding.",
+    knobs=(Knob("most", 8, 1, 20, "longest draft; also used where the network cannot be asked"),),
+    needs=frozenset({"head:blockpilot", "head:eagle", "tap:final", "embed", "head"}),
+    look="One length for all rounds of an answer, and other lengths for other prompts.",
+    wins="Where prompts differ and rounds do not: copies get long drafts, open questions short ones.",
+    loses="An answer that changes its kind on the way keeps its length. AdaEAGLE asks in each round.",
+    differs="The network's shape, its dropout and its use after the prefill are the authors'. They choose block sizes 14 to 18 of a block "
+    "drafter from the prompt's representation; here it is the length of EAGLE's chain, from the last state that the prefill computes, "
+    "and the layers are narrower.",
+    compared="code",
+    relative="adaeagle",
+    aliases=("block size predictor",),
+    trains=(
+        Trained(
+            "blockpilot",
+            "A network that chooses the length of EAGLE's chains from the prompt.",
+            f"{__name__}.network",
+            after="eagle",
+        ),
+    ),
+    build=build,
+)
