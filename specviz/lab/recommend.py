@@ -48,7 +48,11 @@ def offered(card: str) -> tuple[list[str], list[str]]:
     their names."""
     table = _table()
     engines, models = table["questions"]["engine"]["answers"], table["questions"]["model"]["models"]
-    methods = [method for method in table["methods"].values() if method["card"] == card]
+    methods = [
+        method
+        for method in table["methods"].values()
+        if method["card"] == card and method.get("searched", True)
+    ]
     return (
         [
             name
