@@ -149,6 +149,40 @@ type Place = { k: number; phase: number };
 /* ---- text (text.js) ---- */
 type Part = string | { c: string; px?: number[]; side?: number }; // {c}: a chip, for what must not be shown as it is; px: of a patch (output.js)
 
+/* ---- speeds (speed.js) ---- */
+interface TimedRound {
+  tokens: number;
+  passes: number;
+  rows: number;
+  verify: number;
+  nodes: number;
+  depth: number;
+  draft: number;
+  rest: number;
+}
+interface Steady {
+  tokens: number;
+  seconds: number[];
+  verify: number[];
+  draft: number[];
+  replaced: number;
+  of: number;
+}
+interface LaneTimes {
+  steady: Steady;
+  runs: { tokens: number; seconds: number }[];
+  tokensPerPass: number | null;
+}
+interface Speed {
+  value: number | null;
+  low: number | null;
+  high: number | null;
+  replaced: number;
+  of: number;
+  named: boolean;
+  clear: boolean;
+}
+
 /* ---- the modules that the others build on ---- */
 type Child = Node | string | number | false | null | undefined | Child[];
 type Attributes = Record<string, any> | null;
@@ -186,15 +220,32 @@ interface Viewer {
     upto(lane: Lane, k: number): number;
     zero(): Totals;
   };
+  speed: {
+    steady(rounds: TimedRound[]): Steady;
+    speedup(plain: LaneTimes, ours: LaneTimes): Speed;
+    medianInterval(values: number[]): [low: number, high: number];
+    randomFractions(seed: number): () => number;
+    median(list: number[]): number;
+    isBusy(replaced: number, of: number): boolean;
+    CLOSE: number;
+    SLACK: number;
+    WIDEST: number;
+  };
   timing: {
     decodeSeconds(lane: Lane, k: number): number | null;
     ownRate(lane: Lane, k: number): number | null;
     runsOf(lane: Lane): number[];
-    busy(lane: Lane): boolean;
-    turns(lanes: Lane[]): { kept: number[]; lost: number; turns: number };
-    take(list: number[], kept: number[] | null | undefined): number[];
+    BASELINE: string;
+    keyOf(lane: Lane): string;
+    isBaseline(lane: Lane): boolean;
+    turns(lanes: Lane[]): number;
+    against(lane: Lane, plain: Lane, free?: boolean, most?: number): Speed | null; // free: not bound by its tokens per pass
+    steadyOf(lane: Lane): Steady;
+    replaced(lanes: Lane[]): { replaced: number; of: number };
+    busy(lanes: Lane[]): boolean;
+    busySentence(lanes: Lane[]): string;
+    words(speed: Speed): string;
     doubt(lanes: Lane[]): string;
-    lostSentence(lanes: Lane[]): string;
     plausible(speedup: number | null, tokensPerPass: number | null): boolean;
     remarks(
       rows: Record<string, any>[],

@@ -22,8 +22,8 @@
       el("div", { class: "pn-box" }, result),
     );
 
-  /* Large figures in a row: {label, value, unit, note}; doubt: a message, where times do not count, and figures with `timed`
-     are struck. */
+  /* Large figures in a row: {label, value, unit, note}; doubt: a message, where no speed is named: figures with `timed` are
+     then a dash. */
   const figures = (list, doubt = "") =>
     el(
       "dl",
@@ -38,7 +38,7 @@
             el(
               "dd",
               null,
-              el("span", { class: "v" + (doubt && f.timed ? " doubtful" : "") }, f.value),
+              el("span", { class: "v" }, doubt && f.timed ? "\u2013" : f.value),
               f.unit ? el("small", null, f.unit) : null,
             ),
             f.note ? el("dd", { class: "s" }, f.note) : null,

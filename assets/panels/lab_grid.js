@@ -79,7 +79,7 @@
           ),
         );
       }
-      said.textContent = SpecViz.timing.remarks(got.cells, doubtful, got.disturbed, got.runs);
+      said.textContent = SpecViz.timing.remarks(got.cells, doubtful, got.replaced, got.passes);
       chart.paint();
     }
     /* A row a temperature, a column a draft length: the darker, the faster; a dashed cell is slower than plain decoding. */
@@ -116,11 +116,11 @@
           rx: 4,
           "fill-opacity": shade.toFixed(3),
         }),
-        text(left + w / 2, y + 29, known ? times(k) : "\u2013", "pn-celltext" + (doubt ? " doubtful" : "")),
+        text(left + w / 2, y + 29, known && !doubt ? times(k) : "\u2013", "pn-celltext"),
         text(left + w / 2, y + 46, K.finite(c.predicted_speedup) ? times(c.predicted_speedup) : "", "ax"),
       );
     }
-    const doubtful = (c) => Boolean(c.busy) || !SpecViz.timing.plausible(c.walltime_speedup, c.block_efficiency);
+    const doubtful = (c) => c.named === false || !SpecViz.timing.plausible(c.walltime_speedup, c.block_efficiency);
     const spoken = () =>
       got.cells
         .map(

@@ -68,8 +68,8 @@
     );
   }
 
-  /* A figure that holds a time: struck where times do not count. */
-  const timed = (text, doubt) => el("span", { class: doubt ? "doubtful" : "" }, text);
+  /* A figure that holds a time: a dash where no speed is named. */
+  const timed = (text, doubt) => (doubt ? "\u2013" : text);
 
   /* The steps from the promise to the clock, as bars that hang from one another; times that do not count have no bar. */
   function steps(g, doubt) {
@@ -97,7 +97,7 @@
             doubt ? null : el("i", { css: { left: pc(Math.min(x.from, x.to)), width: pc(Math.abs(x.to - x.from)) } }),
             el("u", { css: { left: pc(1) } }),
           ),
-          el("span", { class: "v" + (doubt ? " doubtful" : "") }, x.show),
+          el("span", { class: "v" }, timed(x.show, doubt)),
         ),
       ),
     );

@@ -107,7 +107,8 @@
     const triple = (x, form, many) =>
       !Array.isArray(x) ? "\u2013" : many ? `${form(x[0])} (${form(x[1])} to ${form(x[2])})` : form(x[0]);
     const first = (x) => (Array.isArray(x) ? x[0] : x);
-    const believed = (r) => !r.busy && SpecViz.timing.plausible(first(r.walltime_speedup), first(r.block_efficiency));
+    const believed = (r) =>
+      r.named !== false && SpecViz.timing.plausible(first(r.walltime_speedup), first(r.block_efficiency));
     /* What the rows come to, as {id, key}: the fastest, where its interval lies above all others and no time is in doubt. */
     function verdict(rows, sure) {
       if (!sure) return { id: "prompts.doubt", key: "" };
@@ -119,10 +120,10 @@
         ? { id: "prompts.best", key: best.key, title: best.title }
         : { id: "prompts.level", key: "" };
     }
-    const mark = (r, x) => (believed(r) ? x : el("span", { class: "doubtful" }, x));
+    const mark = (r, x) => (believed(r) ? x : "\u2013");
     function show(got, prompts) {
       const runs = Array.isArray(got.runs) ? got.runs.slice(0, MOST * 4) : [],
-        trusted = got.rows.every(believed) && runs.every((r) => r.busy || believed(r)),
+        trusted = got.rows.every(believed) && runs.every((r) => r.named === false || believed(r)),
         order = (r) => first(trusted ? r.tokens_per_second : r.block_efficiency) ?? 0,
         rows = got.rows.slice(0, 8).sort((a, b) => order(b) - order(a)),
         found = verdict(
@@ -135,7 +136,7 @@
           ? el(
               "p",
               { class: "pn-prose", "data-message": found.id, "data-best": found.key },
-              SpecViz.timing.remarks(rows, (r) => !believed(r), runs.filter((r) => r.busy).length, runs.length),
+              SpecViz.timing.remarks(rows, (r) => !believed(r), got.replaced, got.passes),
               TEXTS[found.id].replace("{title}", () => K.say(found.title, 60)),
             )
           : "",

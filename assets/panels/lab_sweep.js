@@ -98,14 +98,14 @@
               value: K.finite(best.block_efficiency) ? best.block_efficiency.toFixed(2) : "\u2013",
             },
           ],
-          doubtful(best) ? "timing.busy" : "",
+          doubtful(best) ? "timing.wide" : "",
         ),
         chart.root,
         K.small(
           `${K.finite(got.turns) ? count(got.turns, "turn") : "One run"} a setting, in shuffled order with ` +
             "plain decoding. " +
             (clear ? "" : SpecViz.messages.say("timing.noise") + " ") +
-            SpecViz.timing.remarks(rows, doubtful, got.disturbed, got.runs) +
+            SpecViz.timing.remarks(rows, doubtful, got.replaced, got.passes) +
             (!clear
               ? ""
               : most.value === best.value
@@ -201,10 +201,10 @@
     return { root, update: method.update, destroy: () => chart?.stop() };
   }
 
-  /* A speed of a busy machine, or one that its accepted length cannot carry; the spread of the turns. */
+  /* A speed that is not named (speed.js), or one that its accepted length cannot carry; the spread of the turns. */
   const speedup = (r) => r.tokens_per_second / r.plain_tokens_per_second;
-  const doubtful = (r) => Boolean(r.busy) || !SpecViz.timing.plausible(speedup(r), r.block_efficiency);
-  const mark = (r, text) => (doubtful(r) ? el("span", { class: "doubtful" }, text) : text);
+  const doubtful = (r) => r.named === false || !SpecViz.timing.plausible(speedup(r), r.block_efficiency);
+  const mark = (r, text) => (doubtful(r) ? "\u2013" : text);
   const turnsRange = (r) => (K.finite(r.low) && K.finite(r.high) ? ` (${rate(r.low)} to ${rate(r.high)})` : "");
 
   const numeric = (k) =>

@@ -125,7 +125,7 @@
               "div",
               null,
               el("dt", null, el("var", null, name)),
-              el("dd", null, text, now ? el("b", { class: doubt ? "doubtful" : "" }, " Here: " + now + ".") : null),
+              el("dd", null, text, now && !doubt ? el("b", null, " Here: " + now + ".") : null),
             );
         root.replaceChildren(
           ...[
@@ -244,11 +244,7 @@
                     "div",
                     { class: "t" },
                     el("h3", null, r.ours),
-                    el(
-                      "span",
-                      { class: "v" + (l && l.doubt && TIMED.includes(r.key) ? " doubtful" : "") },
-                      l ? r.value(l, g) : "\u2013",
-                    ),
+                    el("span", { class: "v" }, l && !(l.doubt && TIMED.includes(r.key)) ? r.value(l, g) : "\u2013"),
                   ),
                   el("p", { class: "pn-small" }, r.def),
                   el(

@@ -3,7 +3,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { finite, sum, mean, median, clamp } = P.kit;
+  const { finite, sum, mean, clamp } = P.kit;
 
   /* Expected tokens a round when each of gamma drafts is accepted with chance alpha, each by itself. */
   const tokensPerRound = (alpha, gamma) => (alpha >= 1 - 1e-12 ? gamma + 1 : (1 - alpha ** (gamma + 1)) / (1 - alpha));
@@ -60,7 +60,7 @@
     };
   }
 
-  /* Seconds of a pass by rows read, from a trace's own passes: the median at each count, made rising, straight lines
+  /* Seconds of a pass by rows read, from a trace's own passes: the mean at each count, made rising, straight lines
      between, and beyond the last count the slope of a least-squares line. {at(rows), points, from, to} */
   function curveOf(lanes) {
     const by = new Map();
@@ -71,7 +71,7 @@
           by.get(r.rows).push(r.verify);
         }
     const points = [...by]
-      .map(([rows, list]) => ({ rows, seconds: median(list), n: list.length }))
+      .map(([rows, list]) => ({ rows, seconds: mean(list), n: list.length }))
       .sort((a, b) => a.rows - b.rows);
     return curve(points);
   }

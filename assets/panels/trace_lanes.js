@@ -4,7 +4,7 @@
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { finite, sum, median } = P.kit;
+  const { finite, sum, mean, median } = P.kit;
   const obj = (x) => (x && typeof x === "object" && !Array.isArray(x) ? x : {});
   const pos = (x) => (finite(x) && x > 0 ? x : 0);
   let memo = { n: -1, lanes: [] };
@@ -23,18 +23,16 @@
       raw = new Map();
     for (const r of list) {
       if (!r || typeof r !== "object" || !Number.isInteger(r.lane)) continue;
-      if (r.type === "header" && !raw.has(r.lane)) raw.set(r.lane, { header: r, timing: new Map() });
-      if (r.type === "timing" && raw.has(r.lane) && Number.isInteger(r.round)) raw.get(r.lane).timing.set(r.round, r);
+      if (r.type === "header" && !raw.has(r.lane)) raw.set(r.lane, { header: r });
     }
     const runs = SpecViz.metrics.common([...st.lanes.values()]);
     const all = st.order.map((id) => lane(st, st.lanes.get(id), raw.get(id), runs)).filter((l) => l.rounds.length);
-    const doubt = SpecViz.timing.doubt([...st.lanes.values()]);
     for (const l of all) {
       const plain = SpecViz.metrics.baselineOf(st, l.folded),
         base = all.find((other) => other.folded === plain) || null;
       l.base = base && base !== l ? base : null;
       /* why its times do not count, as a message's identifier, or "" */
-      l.doubt = doubt || (l.metrics.implausible ? "timing.implausible" : "");
+      l.doubt = l.metrics.speed && !l.metrics.speed.named ? "timing.wide" : "";
     }
     return all;
   }
@@ -68,8 +66,8 @@
       runId: h.run_id || "",
       rounds: [],
     };
-    for (const r of folded.rounds.slice(0, folded.committed))
-      if (r.commit) out.rounds.push(round(r, raw && raw.timing.get(r.i)));
+    const times = SpecViz.timing.steadyOf(folded); /* interrupted passes are replaced, as in every speed */
+    for (const r of folded.rounds.slice(0, folded.committed)) if (r.commit) out.rounds.push(round(r, times));
     let at = 0;
     for (const r of out.rounds) {
       r.from = at;
@@ -80,11 +78,10 @@
     return out;
   }
 
-  function round(r, timing) {
-    const ns = (k) => pos(obj(timing)[k]) / 1e9,
-      t = timing
-        ? { draft: ns("draft_ns"), verify: ns("verify_ns"), other: ns("judge_ns") + ns("cache_ns") + ns("other_ns") }
-        : null;
+  function round(r, times) {
+    const [draftTime, verifyTime, all] = [times.draft[r.i], times.verify[r.i], times.seconds[r.i]],
+      t =
+        r.timing && finite(all) ? { draft: draftTime, verify: verifyTime, other: all - draftTime - verifyTime } : null;
     const draft = r.draft,
       verify = r.verify;
     const nodes = r.nodes.filter((n) => !n.probe),
@@ -106,16 +103,16 @@
     };
   }
 
-  /* Medians of what a lane's rounds cost, in seconds. `step`: one step of the draft, by levels of the tree. */
+  /* What a lane's rounds cost, in seconds: means, after interrupted passes were replaced. `step`: one step of the draft, by levels of the tree. */
   function costs(l) {
     const rs = l.rounds.filter((r) => r.verify > 0),
       drafted = rs.filter((r) => r.depth > 0);
     return {
-      draft: median(rs.map((r) => r.draft)) ?? 0,
-      verify: median(rs.map((r) => r.verify)) ?? 0,
-      other: median(rs.map((r) => r.other)) ?? 0,
+      draft: mean(rs.map((r) => r.draft)) ?? 0,
+      verify: mean(rs.map((r) => r.verify)) ?? 0,
+      other: mean(rs.map((r) => r.other)) ?? 0,
       step: drafted.length ? sum(drafted.map((r) => r.draft)) / sum(drafted.map((r) => r.depth)) : 0,
-      idle: median(rs.filter((r) => !r.depth).map((r) => r.draft)) ?? 0,
+      idle: mean(rs.filter((r) => !r.depth).map((r) => r.draft)) ?? 0,
       rows: median(rs.map((r) => r.rows)) ?? 1,
     };
   }

@@ -25,15 +25,15 @@
     return null;
   }
 
-  /** The headline of a lane, or "" where one prompt runs alone. over: the lanes have ended; doubt: why no time counts, or "".
-   * @param {Lane} lane @param {Lane | null} base @param {boolean} over @param {string} doubt */
-  function headline(lane, base, over, doubt) {
+  /** The headline of a lane, or "" where one prompt runs alone. over: the lanes have ended.
+   * @param {Lane} lane @param {Lane | null} base @param {boolean} over */
+  function headline(lane, base, over) {
     const all = totals(lane),
       plain = base && totals(base);
     if (!all) return "";
     const of = { prompts: String(all.prompts), tokens: count(all.tokens, "token") };
     if (!over) return say("batch.so_far", of);
-    if (doubt || !all.rate || (plain && !believed(lane, all, plain))) return say("batch.uncounted", of);
+    if (!all.rate || (plain && !believed(lane, all, plain))) return say("batch.uncounted", of);
     const mine = { ...of, seconds: span(all.seconds), rate: rate(all.rate) };
     if (!plain?.rate) return say("batch.alone", mine);
     const k = all.rate / plain.rate,

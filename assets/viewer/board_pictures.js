@@ -42,7 +42,6 @@
       n = SV.passes.scaleOf(lanes),
       base = board.base(),
       runs = SV.metrics.common(board.list()),
-      doubt = SV.timing.doubt(board.list()),
       drawn = svg("g");
     lanes.forEach((lane, i) => {
       const pen = new SV.svgContext.Pen(),
@@ -64,7 +63,7 @@
           say(0, 33, short(SV.stage.knobsOf(lane.header)), 12, 400, p.ink2),
           pen.root,
           say(end, 16, m.passes + (m.passes === 1 ? " pass" : " passes"), 14, 600, p.ink, "end"),
-          m.tokens_per_second === null || doubt || m.implausible
+          m.tokens_per_second === null
             ? null
             : say(end, 33, rate(m.tokens_per_second) + " tok/s, " + span(m.seconds), 12, 400, p.ink2, "end"),
         ),
@@ -73,11 +72,8 @@
     return { drawn, w: left + wide + right, h: lanes.length * row };
   }
 
-  /* The caption of a picture that shows times; where they cannot be trusted it says so. */
-  const timed = (b, caption) => {
-    const id = SV.timing.doubt(b.list());
-    return id ? SV.messages.say(id) + " " + caption : caption;
-  };
+  /* The caption of a picture that shows times; of a busy machine it says so. */
+  const timed = (b, caption) => [SV.timing.busySentence(b.list()), caption].filter(Boolean).join(" ");
 
   /* {passes, tree, rate, time, detail}: each gives {title, caption, drawn, w, h} of what is on the board, or null. */
   const PICTURES = {

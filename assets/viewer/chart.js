@@ -51,13 +51,13 @@
        is drawn less often. */
     paint(v) {
       const w = v.width,
-        doubt = SV.timing.doubt(v.lanes.map((l) => l.lane));
+        busy = SV.timing.busy(v.lanes.map((l) => l.lane));
       const key = [
         w,
         v.theme,
         v.end,
         v.runs,
-        doubt,
+        busy,
         ...v.lanes.map(({ lane, k }) => who(lane) + ":" + k + ":" + SV.stage.titleOf(lane)),
       ].join();
       if (key === this.key) return;
@@ -75,7 +75,7 @@
       this.v = v;
       setText(
         this.note,
-        NOTE + (v.runs > 1 ? "; of " + v.runs + " runs the first" : "") + (doubt ? "; not counted" : ""),
+        NOTE + (v.runs > 1 ? "; of " + v.runs + " runs the first" : "") + (busy ? "; machine busy" : ""),
       );
       const big = this.board.big,
         { series, top } = seriesOf(v);
@@ -221,8 +221,7 @@
 
   function seriesOf(v) {
     let g = 0;
-    const doubt = SV.timing.doubt(v.lanes.map((l) => l.lane)),
-      rate = (y) => (doubt ? "" : " " + y.toFixed(0)); /* a speed that does not count is not named */
+    const rate = (y) => " " + y.toFixed(0);
     const series = v.lanes.map(({ lane, k }) => ({
       name: SV.stage.titleOf(lane),
       base: SV.metrics.isBaseline(lane),

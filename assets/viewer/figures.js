@@ -47,6 +47,35 @@
     );
   }
 
+  const bare = (x) => (typeof x === "number" && Number.isFinite(x) ? Number(x.toPrecision(6)) : "");
+  /* What a lane came to at its end, by column of a CSV file. */
+  function finalFigures(lane, plain, runs) {
+    const m = SV.metrics.of(lane, lane.committed, plain, runs),
+      base = lane === plain,
+      speed = base ? { value: 1, low: 1, high: 1, named: true } : m.speed,
+      named = Boolean(speed?.named),
+      replaced = SV.timing.replaced([lane]);
+    return {
+      method: SV.stage.titleOf(lane),
+      tokens: bare(m.tokens),
+      passes: bare(m.passes),
+      seconds: bare(m.seconds),
+      tokens_per_second: bare(m.tokens_per_second),
+      tokens_per_second_low: bare(m.spread?.low),
+      tokens_per_second_high: bare(m.spread?.high),
+      speedup: named ? bare(speed.value) : "",
+      speedup_low: named ? bare(speed.low) : "",
+      speedup_high: named ? bare(speed.high) : "",
+      counted: named ? "yes" : "no",
+      replaced: bare(replaced.replaced),
+      of: bare(replaced.of),
+      tokens_per_pass: bare(m.block_efficiency),
+      draft_yield: bare(m.draft_yield),
+      acceptance_rate: bare(m.acceptance_rate),
+      same_text: (lane.done && certificate(lane, plain)?.[0]) || "",
+    };
+  }
+
   class Figures {
     constructor() {
       this.cells = {};
@@ -111,8 +140,8 @@
         "walltime_speedup",
         base ? (m.tokens ? "1.00\u00d7" : dash) : times(m.walltime_speedup),
         base ? "" : sofar,
-        m.implausible
-          ? SV.messages.say("timing.implausible")
+        m.speed && !m.speed.named
+          ? SV.messages.say("timing.wide")
           : m.badges
             ? "a server's own clock: not compared"
             : m.baseline_tokens_per_second === null
@@ -121,7 +150,6 @@
                 ? "this is the baseline"
                 : "plain: " + rate(m.baseline_tokens_per_second) + " per second",
       );
-      this.cells.walltime_speedup.big.classList.toggle("doubtful", m.implausible);
       this.set(
         "block_efficiency",
         m.block_efficiency === null ? dash : m.block_efficiency.toFixed(2),
@@ -179,6 +207,8 @@
     many(rows, plain, level) {
       this.row.hidden = true;
       this.wrap.hidden = false;
+      this.shown = rows;
+      this.plain = plain;
       const limited = rows.some((r) => SV.metrics.isBound(r.lane)),
         cols = [
           "tokens_per_second",
@@ -230,7 +260,6 @@
         this.tds[i][0].classList.toggle("sofar", Boolean(m.tokens) && !whole(r.lane, r.k));
         text.forEach((t, j) => {
           setText(this.tds[i][j + 1], t);
-          this.tds[i][j + 1].classList.toggle("doubtful", j < 2 && m.implausible);
           this.tds[i][j + 1].classList.toggle(
             "best",
             j < 3 &&
@@ -244,15 +273,12 @@
         });
       });
     }
-    /* The table as comma-separated values; figures in doubt are marked in a column of their own. */
+    /* The final figures of these lanes as comma-separated values: bare numbers, an interval in columns of its own. */
     csv() {
-      const doubt = this.wrap.closest(".doubt"),
-        sure = (tds) => !doubt && !tds.some((td) => td.classList.contains("doubtful")),
-        [heads, ...rows] = SV.csv.read(this.table);
-      return SV.csv.lines([
-        [...heads, "times count"],
-        ...rows.map((row, i) => [...row, sure(this.tds[i]) ? "yes" : "no"]),
-      ]);
+      const lanes = this.shown.map((r) => r.lane),
+        runs = SV.metrics.common(lanes.filter((l) => !SV.metrics.isBound(l))),
+        rows = lanes.map((lane) => finalFigures(lane, this.plain, runs));
+      return SV.csv.lines([Object.keys(rows[0]), ...rows.map((row) => Object.values(row))]);
     }
     build(rows, cols, key, anyCert) {
       this.tableKey = key;
@@ -286,5 +312,5 @@
     }
   }
 
-  SV.figures = { Figures, certificate, whole };
+  SV.figures = { Figures, certificate, whole, finalFigures };
 })();

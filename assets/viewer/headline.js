@@ -3,9 +3,10 @@
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, svg, setText, count } = SV.dom;
-  const { firstDifference, over, busy } = SV.verdict;
+  const { firstDifference, over } = SV.verdict;
   const M = SV.metrics,
-    AS_FAST = 1.05 /* nearer than this is no difference that anybody would feel */,
+    AS_FAST = SV.speed.CLOSE /* nearer than this is no difference that anybody would feel */,
+    WIDE = 1.1 /* an interval whose ends are further apart is written out */,
     ENOUGH = 8 /* passes of a lane, for a price of a pass to be more than chance */,
     MOST_TOKENS = 512 /* that one run may write */,
     LONG = 24 /* letters that fit beside a badge and a link on a phone */,
@@ -23,10 +24,9 @@
      runs: as metrics.of has it. */
   function say(lane, base, runs) {
     const own = sayOne(lane, base, runs),
-      ended = over(lane) && (!base || over(base)),
-      doubt = busy(base ? [lane, base] : [lane]);
+      ended = over(lane) && (!base || over(base));
     if (lane.error || own.at !== null || SV.serverFacts.is(lane)) return own;
-    return { ...own, text: SV.batch.headline(lane, base, ended, doubt) || own.text };
+    return { ...own, text: SV.batch.headline(lane, base, ended) || own.text };
   }
   function sayOne(lane, base, runs) {
     const m = M.of(lane, lane.committed, base, runs),
@@ -61,18 +61,7 @@
     const d = firstDifference(lane, base),
       stopped = cut(lane) || cut(base),
       differs = d.at !== null && (!stopped || d.at < Math.min(n, base.tokens.length));
-    const k = busy([lane, base]) || m.implausible ? null : m.walltime_speedup,
-      noise = Boolean(m.spread && SV.verdict.verdict([lane, base], runs)?.level),
-      much = m.spread
-        ? SV.messages.say("headline.fast.median", { runs: String(m.spread.runs) })
-        : SV.messages.say("headline.fast"),
-      slow =
-        k !== null && k * AS_FAST < 1
-          ? SV.messages.say("headline.slower", { times: k.toFixed(2) })
-          : SV.messages.say("headline.no_faster"),
-      level = noise ? `no clear difference in speed in ${m.spread.runs} runs` : slow,
-      faster = k >= AS_FAST && !noise,
-      fast = k === null ? "" : faster ? k.toFixed(1) + much : level;
+    const { fast, faster } = speedWords(m);
     if (sampled(lane)) {
       const same = loose(lane)
         ? SV.messages.say(SV.output.of(lane).side > 0 ? "headline.loose.picture" : "headline.loose.text")
@@ -130,13 +119,7 @@
           },
         ),
       };
-    const end = !fast
-      ? busy([lane, base]) || m.implausible
-        ? "same text, times not counted."
-        : "same text."
-      : faster
-        ? fast + ", same text."
-        : "same text, but " + fast + ".";
+    const end = !fast ? "same text." : faster ? fast + ", same text." : "same text, but " + fast + ".";
     return {
       ...out,
       sure: true,
@@ -150,21 +133,52 @@
     };
   }
 
-  /* Why fewer passes were no faster: what a pass over guesses costs beside a plain one, and the share of the time that guessing
-     took. Empty where it was faster, where times are doubtful or of too few passes, and where one of both is not known. */
+  /* A speed-up in words, and whether it is one: {fast, faster}; fast is empty where no speed is named. */
+  function speedWords(m) {
+    const speed = m.speed;
+    if (!speed?.named) return { fast: "", faster: false };
+    const digits = speed.value < 1 ? 2 : 1,
+      [value, low, high] = [speed.value, speed.low, speed.high].map((x) => x.toFixed(digits)),
+      wide = speed.high > WIDE * speed.low,
+      faster = speed.clear && speed.value >= AS_FAST,
+      slower = speed.high < 1 && speed.value * AS_FAST < 1,
+      kind = faster ? "headline.fast" : slower ? "headline.slower" : "headline.level",
+      again = m.spread ? SV.messages.say("headline.median", { runs: String(m.spread.runs) }) : "";
+    return { faster, fast: SV.messages.say(kind + (wide ? ".about" : ""), { value, low, high }) + again };
+  }
+
+  /* What a round costs and gives: {each: tokens a round, even: tokens from which it pays, verify: plain passes that a pass over
+     guesses costs, share: of the time that guessing takes}; null where it is not known or of too few rounds. */
+  function price(lane, base) {
+    if (!base || M.isBaseline(lane) || !over(lane) || !over(base) || SV.serverFacts.is(lane) || SV.batch.totals(lane))
+      return null;
+    const mine = SV.timing.steadyOf(lane),
+      plain = SV.timing.steadyOf(base),
+      rounds = mine.seconds.length,
+      sum = (list) => list.reduce((a, b) => a + b, 0),
+      seconds = sum(mine.seconds);
+    if (Math.min(rounds, plain.seconds.length) < ENOUGH || !(seconds > 0) || !(sum(plain.verify) > 0)) return null;
+    return {
+      each: mine.tokens / rounds,
+      even: seconds / rounds / (sum(plain.seconds) / plain.tokens),
+      verify: sum(mine.verify) / rounds / (sum(plain.verify) / plain.seconds.length),
+      share: sum(mine.draft) / seconds,
+    };
+  }
+  /* From how many tokens a round pays here; and where it was no faster, why: what a pass over guesses costs beside a plain one, and
+     the share of the time that guessing took. */
   function reason(lane, base, runs) {
-    if (!base || M.isBaseline(lane) || !over(lane) || !over(base) || busy([lane, base]) || SV.serverFacts.is(lane))
-      return "";
-    const m = M.of(lane, lane.committed, base, runs),
-      plain = M.of(base, base.committed),
-      [drafting, verifying] = m.parts,
-      all = m.parts.reduce((sum, part) => sum + part, 0);
-    if (!(m.walltime_speedup < AS_FAST) || m.implausible || !all || !plain.parts[1]) return "";
-    if (Math.min(m.passes, plain.passes) < ENOUGH) return "";
-    return SV.messages.say("headline.reason", {
-      times: (verifying / m.passes / (plain.parts[1] / plain.passes)).toFixed(1),
-      share: String(Math.round((100 * drafting) / all)),
-    });
+    const of = price(lane, base),
+      m = of && M.of(lane, lane.committed, base, runs);
+    if (!of || !m.speed?.named) return "";
+    const values = {
+      each: of.each.toFixed(2),
+      even: of.even.toFixed(2),
+      times: of.verify.toFixed(1),
+      share: String(Math.round(100 * of.share)),
+    };
+    const ids = m.speed.clear ? ["headline.pays"] : ["headline.pays", "headline.reason"];
+    return ids.map((id) => SV.messages.say(id, values)).join(" ");
   }
 
   function served(lane, base, m) {
@@ -258,5 +272,5 @@
     }
   }
 
-  SV.headline = { Headline, say, reason };
+  SV.headline = { Headline, say, reason, price };
 })();

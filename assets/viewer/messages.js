@@ -128,19 +128,26 @@
     "softmax.note":
       "Softmax: the model\u2019s own probabilities, as they are at temperature 1. At temperature 0 only the largest counts.",
 
-    /* Times that cannot be trusted (timing.js) */
-    "timing.busy": "The machine was busy: times are not counted.",
-    "timing.lost": "{lost} of {turns} turns were disturbed by other work and are left out.",
-    "timing.struck": "{struck} of {rows} speeds are struck through: faster than their accepted length allows.",
-    "timing.implausible": "struck through: faster than its accepted length allows, so the machine changed meanwhile",
+    /* Speeds and how sure they are (timing.js) */
+    "timing.about": "about {value} ({low} to {high})",
+    "timing.busy": "Machine busy: tokens per second are of the busy machine.",
+    "timing.busy.replaced":
+      "Machine busy: {replaced} of {of} passes and drafts were interrupted and count as this lane\u2019s usual one; " +
+      "tokens per second are of the busy machine.",
+    "timing.wide": "The times of this run say too little about speed.",
+    "timing.unnamed": "{wide} of {rows} speeds are not named: their times say too little.",
     /* Verdict of a race (verdict.js, race.js) */
     "verdict.level": "{first} and {second} are about equally fast: {speeds}",
     "verdict.once": "{first} was fastest: {speeds} of {second}",
     "verdict.once.repeat": ". One run each: repeat the run to see whether it holds.",
     "verdict.once.noise": ". One run each, so {difference} may be noise.",
-    "verdict.repeats": " ({first}, {second} in {runs} runs each; the lanes draw the first).",
+    "verdict.often": "{first} won, {more} ahead of {second}: {speeds} in the median",
+    "verdict.often.noise":
+      "No winner: {speeds} in the median, but {first} and {second} were not apart in every pair of runs: noise",
+    "verdict.repeats": " ({a}, {b} in {runs} runs each; the lanes draw the first).",
+    "verdict.passes": "{title} wrote the most tokens a pass of the large model: {each}.",
     "verdict.implausible":
-      "{title} was faster than its accepted length allows: the machine changed meanwhile, so times are not counted.",
+      "{title} was faster than its accepted length allows: the machine changed meanwhile, so no speed is named.",
     "verdict.servers": " Servers keep a clock of their own and are not ranked.",
     "race.same": " wrote the same text as plain decoding, token for token: {tokens} compared.",
     "race.differs": " differs from plain decoding at token {at}: ",
@@ -152,7 +159,7 @@
     /* Headline, notice, log and other panels of the board */
     /* Several prompts at once (batch.js) */
     "batch.so_far": "So far: {prompts} prompts at once, {tokens} of all.",
-    "batch.uncounted": "{prompts} prompts at once: {tokens} of all, times not counted.",
+    "batch.uncounted": "{prompts} prompts at once: {tokens} of all.",
     "batch.alone": "{prompts} prompts at once: {tokens} of all in {seconds}, {rate} a second.",
     "batch.headline": "{prompts} prompts at once: {tokens} of all in {seconds}, {rate} a second; {much}.",
     "batch.faster": "{times} plain decoding\u2019s {plain}",
@@ -170,12 +177,16 @@
     "headline.loose.text": "sampled; this method may change the text",
     "headline.loose.picture": "sampled; this method may change the picture",
     "headline.two_writers": "{tokens}: {large} by the large model in {passes}, {small} by the small one{end}.",
-    "headline.slower": "slower than plain decoding here ({times} times as fast)",
+    "headline.slower": "slower than plain decoding here ({value} times as fast)",
+    "headline.slower.about": "slower than plain decoding here (about {value} times as fast, {low} to {high})",
+    "headline.level": "no clear difference in speed",
+    "headline.level.about": "no clear difference in speed ({low} to {high} times as fast)",
+    "headline.fast": "{value} times as fast",
+    "headline.fast.about": "about {value} times as fast ({low} to {high})",
+    "headline.median": " in the median of {runs} runs",
+    "headline.pays": "{each} tokens a round; it pays from {even} here.",
     "headline.reason":
-      "Why no faster: a pass over guesses costs as much as {times} plain ones here, and guessing takes {share} % of the time.",
-    "headline.no_faster": "no faster on this machine",
-    "headline.fast": " times as fast",
-    "headline.fast.median": " times as fast in the median of {runs} runs",
+      "A pass over guesses costs as much as {times} plain ones, and guessing takes {share} % of the time.",
     "headline.checking": "same text: checked at the end",
     "headline.server": "{tokens} from a server: {passes}.",
     "headline.server.passes": "{each} a pass, {badge}",
@@ -247,7 +258,7 @@
     "load.interrupted": " It was stopped before the end.",
     "load.best": "{load}: {title} wrote most, {goodput} tokens per second, with {prompts} prompts at once in a pass.",
     "load.level": "{load}: no method wrote clearly the most; {prompts} prompts at once in a pass.",
-    "load.uncounted": "{load}: times are not counted; {prompts} prompts at once in a pass.",
+    "load.uncounted": "{load}: no speed is named; {prompts} prompts at once in a pass.",
     "history.empty": "No runs yet",
     "samples.few": "Too few samples to tell",
     "breakit.source": "A mistake put in on purpose: {title}. ",

@@ -2,22 +2,22 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
-  const BASELINE = "autoregressive";
   const ratio = (a, b) => (b > 0 && a !== null ? a / b : null);
 
-  const { decodeSeconds, ownRate, runsOf, take } = SV.timing;
+  const { BASELINE, keyOf, isBaseline, against, decodeSeconds, ownRate, runsOf } = SV.timing;
   /** @param {number[]} list */
   const median = (list) => spreadOf(list)?.middle ?? null;
 
-  /* runs: the turns that count (see common); where a lane has ended and was run more than once, its rate is their median, its
-     seconds go with that, and its speed-up is the median over the pairs of runs. */
-  /** @param {Lane} lane @param {number} k @param {Lane | null} [baseline] @param {number[]} [runs] */
+  /* runs: how many runs count (see common); where a lane has ended and was run more than once, its rate is their median and its
+     seconds go with that. Its speed-up over the baseline is that of speed.js; null where that names none. */
+  /** @param {Lane} lane @param {number} k @param {Lane | null} [baseline] @param {number} [runs] */
   function of(lane, k, baseline, runs) {
     const s = SV.fold.sumAt(lane, k),
       seconds = decodeSeconds(lane, k),
-      counted = runs ?? common(baseline ? [lane, baseline] : [lane]),
-      list = lane.done && k >= lane.committed ? take(runsOf(lane), counted) : [],
-      again = list.length > 1 || (list.length === 1 && counted[0] > 0),
+      ended = Boolean(lane.done && k >= lane.committed),
+      most = runs ?? common(baseline ? [lane, baseline] : [lane]),
+      list = ended ? runsOf(lane).slice(0, most) : [],
+      again = list.length > 1,
       middle = again ? median(list) : null;
     const m = {
       tokens: s.tokens,
@@ -53,16 +53,20 @@
       time_to_first_token: firstToken(lane),
       walltime_speedup: null,
       baseline_tokens_per_second: null,
-      implausible: false,
+      speed: null,
     };
     if (baseline && baseline.committed) {
-      const theirs = again ? take(runsOf(baseline), counted) : [];
-      m.baseline_tokens_per_second = theirs.length ? median(theirs) : ownRate(baseline, baseline.committed);
-      m.walltime_speedup = theirs.length
-        ? median(ratios(list, theirs))
-        : ratio(m.tokens_per_second, m.baseline_tokens_per_second);
+      const theirs = again ? runsOf(baseline).slice(0, most) : [];
+      m.baseline_tokens_per_second = theirs.length > 1 ? median(theirs) : ownRate(baseline, baseline.committed);
+      m.speed = ended ? against(lane, baseline, isBound(lane), most) : null;
+      m.walltime_speedup = m.speed
+        ? m.speed.named
+          ? m.speed.value
+          : null
+        : ended
+          ? null
+          : ratio(m.tokens_per_second, m.baseline_tokens_per_second);
     }
-    m.implausible = !SV.timing.plausible(m.walltime_speedup, m.block_efficiency);
     return SV.serverFacts.is(lane) ? SV.serverFacts.figures(m, lane, k) : m;
   }
   /* Engine seconds of the prefill and of the first round; null before it. */
@@ -71,12 +75,10 @@
     if (!lane.prefill || !lane.committed || SV.serverFacts.is(lane)) return null;
     return lane.prefill.t1 - lane.prefill.t0 + SV.fold.endOf(lane, 0) - SV.fold.startOf(lane, 0);
   }
-  /** @param {number[]} a @param {number[]} b */
-  const ratios = (a, b) => a.slice(0, b.length).map((x, i) => x / b[i]);
-  /* The turns in which all of these lanes were measured undisturbed: the i-th runs were measured in one go, so they are pairs.
-     A server's lane is on another clock and never one of a pair. */
+  /* The number of runs that all of these lanes have: the i-th runs were measured in one go, so they are pairs. A server's lane is
+     on another clock and never one of a pair. */
   /** @param {Lane[]} lanes */
-  const common = (lanes) => SV.timing.turns(lanes).kept;
+  const common = (lanes) => SV.timing.turns(lanes);
 
   /* The middle, and how far the runs lie apart: all of them up to four, the middle half beyond. */
   /** @param {number[]} list */
@@ -96,10 +98,6 @@
     };
   }
 
-  /** @param {Lane} lane */
-  const keyOf = (lane) => (lane.header && lane.header.method && lane.header.method.key) || "";
-  /** @param {Lane} lane */
-  const isBaseline = (lane) => keyOf(lane) === BASELINE;
   /* Whether a lane is an upper bound on speed (the oracle) and no method: it wins nothing. */
   /** @param {Lane} lane */
   const isBound = (lane) => lane.header?.method?.bound === true;
@@ -108,8 +106,9 @@
   function ofPossible(row, rows) {
     const gamma = row.lane.header?.knobs?.gamma,
       limit = rows.find((r) => isBound(r.lane) && r.lane.done && r.lane.header.knobs?.gamma === gamma);
-    if (gamma === undefined || !limit || row.m.implausible || limit.m.implausible) return null;
-    return SV.timing.doubt(rows.map((r) => r.lane)) ? null : ratio(row.m.tokens_per_second, limit.m.tokens_per_second);
+    if (gamma === undefined || !limit) return null;
+    const speed = row.lane === limit.lane ? null : against(row.lane, limit.lane, true);
+    return speed ? (speed.named ? speed.value : null) : ratio(row.m.tokens_per_second, limit.m.tokens_per_second);
   }
   /* The methods of a list of cards: all but plain decoding and the servers. The page counts methods by this. */
   const methodsOf = (cards) => cards.filter((c) => c.key !== BASELINE && !c.key.startsWith("server:"));
@@ -225,7 +224,6 @@
     remembered,
     runsOf,
     common,
-    ratios,
     spreadOf,
     decodeSeconds,
     isBaseline,

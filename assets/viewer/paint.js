@@ -12,7 +12,6 @@
       focus = b.focus(),
       empty = !lanes.length;
     b.root.classList.toggle("race", race);
-    b.root.classList.toggle("doubt", Boolean(SV.verdict.busy(lanes)));
     b.root.classList.toggle("last", !empty && SV.notice.WAITS.includes(b.state));
     const led = Boolean(b.led) && b.led === SV.dom.who(b.st);
     b.root.classList.toggle("lead", led && b.leads !== "draft");
@@ -60,7 +59,7 @@
     if (!out(b.chart))
       b.chart.paint({
         lanes: shownLanes(ctx),
-        runs: ctx.runs.length,
+        runs: ctx.runs,
         fresh: ctx.fresh,
         live: b.state === "live",
         end: scaleEnd(b, ctx),
@@ -123,7 +122,7 @@
       race: race || lanes.length > 1,
       lost: b.box.lost,
       reopened: b.reopened,
-      slow: SV.verdict.busy(lanes) || SV.timing.lostSentence(lanes),
+      slow: SV.timing.busySentence(lanes),
       remembered: [SV.notice.remembered(lanes), SV.circles.sentence(race ? null : focus)].filter(Boolean).join(" "),
       served: lanes.some(SV.serverFacts.is),
       drafts: SV.notice.drafts([...b.st.lanes.values()]),
@@ -267,7 +266,7 @@
   function figures(b, ctx) {
     const rows = ctx.views.slice(0, SV.dom.LANES),
       end = rows.every(({ lane, k }) => k >= lane.committed) ? SV.verdict.verdict(rows.map((x) => x.lane)) : null;
-    const doubt = (end && end.level) || SV.verdict.busy(rows.map((x) => x.lane));
+    const doubt = end && end.level;
     if (ctx.race) b.figures.many(rows, ctx.base, Boolean(doubt));
     else if (ctx.at) b.figures.one(ctx.focus, ctx.at.m, ctx.at.k, ctx.base);
   }

@@ -136,7 +136,6 @@
       setText(this.word, m.passes === 1 ? " pass" : " passes");
       setText(this.speed, m.tokens_per_second === null ? "" : rate(m.tokens_per_second) + " tok/s");
       setText(this.time, m.seconds > 0 ? span(m.seconds) : "");
-      for (const part of [this.speed, this.time]) part.classList.toggle("doubtful", m.implausible);
     }
   }
 

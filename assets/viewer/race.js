@@ -74,7 +74,7 @@
     ledger(v) {
       const most = Math.max(1e-9, ...v.views.map(({ m }) => m.parts.reduce((a, b) => a + b, 0)));
       const order = SV.batch.ranked(v.views.map((x) => x.lane)),
-        many = SV.timing.doubt(v.views.map((x) => x.lane)) ? [] : order;
+        many = order;
       const head = (k) =>
         el("th", { scope: "col", tabindex: 0 }, el("span", { class: "def" }, M.DEFINITIONS[k][0]), tip(k));
       const cell = (s) => el("td", null, s);

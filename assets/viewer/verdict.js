@@ -2,60 +2,55 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
-  const { rate, count } = SV.dom;
-  const M = SV.metrics,
-    CLOSE = 0.05;
+  const { rate } = SV.dom;
+  const M = SV.metrics;
+  const { against } = SV.timing;
   const title = (lane) => SV.stage.titleOf(lane);
   const over = (lane) => Boolean(lane.done || lane.error);
 
-  /* {winner, second, sentence, sure, level}. One run each has no spread, and says so. With repeats the i-th runs of two lanes are
-     a pair: a winner won every pair, and by more than the spread or by CLOSE in the closest of them; else it is noise.
-     runs: the turns that count, where these are not all the lanes of a race. */
+  /* {winner, second, sentence, sure, level}: the fastest two by the statistic of speed.js. One run each has no spread over runs, and
+     says so. Where that names no speed, only what no clock measures is said. runs: how many runs count, where these are not all
+     the lanes of a race. */
   function verdict(every, runs) {
     const own = every.filter((l) => !SV.serverFacts.is(l)) /* a clock of its own: not ranked */,
       lanes = own.filter((l) => !M.isBound(l)),
       counted = runs ?? M.common(lanes),
       all = lanes
         .filter((l) => l.done && !l.error && l.committed)
-        .map((lane) => ({ lane, list: SV.timing.take(M.runsOf(lane), counted) }))
-        .map((x) => ({ ...x, s: M.spreadOf(x.list) }))
+        .map((lane) => ({ lane, s: M.spreadOf(M.runsOf(lane).slice(0, counted)) }))
         .filter((x) => x.s)
         .sort((a, b) => b.s.middle - a.s.middle);
     if (all.length < 2 || !every.every(over)) return null;
-    const together = busy(lanes) ? null : SV.batch.verdict(all.map((x) => x.lane));
+    const together = SV.batch.verdict(all.map((x) => x.lane));
     if (together) return together;
     const [a, b] = all,
-      lost = SV.timing.lostSentence(lanes),
-      slow = busy(lanes) || incredible(all, counted),
-      v = slow ? uncounted(all, slow) : a.s.runs < 2 ? once(a, b, lost) : often(a, b, lost),
+      plain = all.find((x) => M.isBaseline(x.lane))?.lane,
+      named = (x) => !plain || x.lane === plain || against(x.lane, plain, false, counted)?.named !== false,
+      speed = against(a.lane, b.lane, true, counted),
+      known = Boolean(speed?.named && named(a) && named(b)),
+      v = !known ? uncounted(all) : a.s.runs < 2 ? once(a, b, speed) : often(a, b, speed),
       apart = own.length < every.length ? SV.messages.say("verdict.servers") : "";
     return {
-      winner: slow ? null : a.lane,
-      second: slow ? null : b.lane,
+      winner: known ? a.lane : null,
+      second: known ? b.lane : null,
       ...v,
-      sentence: v.sentence + (slow ? "" : othersSentence(all)) + apart,
+      sentence: v.sentence + (known ? othersSentence(all, counted) : "") + apart,
     };
   }
   const percent = (k) => Math.round((k - 1) * 100) + " %";
   const speeds = (a, b) => rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second";
 
-  /* The sentence about a lane whose speed-up over plain decoding its accepted length cannot carry, or "". */
-  function incredible(all, counted) {
-    const plain = all.find((x) => M.isBaseline(x.lane))?.lane,
-      found = all.find(({ lane }) => plain && lane !== plain && M.of(lane, lane.committed, plain, counted).implausible);
-    return found ? SV.messages.say("verdict.implausible", { title: title(found.lane) }) : "";
-  }
-  /* Where times do not count, only what no clock measures: the passes. */
-  function uncounted(all, slow) {
-    const sums = all.map(({ lane }) => ({ lane, m: M.of(lane, lane.committed, null, [0]) })),
+  /* Where no speed is named, only what no clock measures: tokens a pass, which texts of unequal length can be compared by. */
+  function uncounted(all) {
+    const sums = all.map(({ lane }) => ({ lane, m: M.of(lane, lane.committed, null, 1) })),
       { lane, m } = sums.sort((x, y) => y.m.block_efficiency - x.m.block_efficiency)[0],
-      lead = `${title(lane)} took the fewest passes of the large model, ${m.passes} for ${count(m.tokens, "token")}.`;
-    return { sure: false, level: true, sentence: `${lead} ${slow}` };
+      lead = SV.messages.say("verdict.passes", { title: title(lane), each: m.block_efficiency.toFixed(2) });
+    return { sure: false, level: true, sentence: `${lead} ${SV.messages.say("timing.wide")}` };
   }
-  /* Which lanes did not pay here, in any pair of runs. */
-  function othersSentence(all) {
+  /* Which lanes did not pay here. */
+  function othersSentence(all, counted) {
     const plain = all.find((x) => M.isBaseline(x.lane)),
-      slower = (x) => x !== plain && Math.min(...M.ratios(plain.list, x.list)) >= 1 + CLOSE,
+      slower = (x) => x !== plain && against(plain.lane, x.lane, true, counted)?.clear,
       names = plain ? all.filter(slower).map((x) => title(x.lane)) : [],
       last = names.pop();
     if (!last) return "";
@@ -63,59 +58,43 @@
     return ` ${who} slower than plain decoding here.`;
   }
 
-  /* lost: which other runs there were and do not count. */
-  function once(a, b, lost) {
-    const k = a.s.middle / b.s.middle,
-      level = k < 1 + CLOSE,
-      more = percent(k),
-      difference = more === "0 %" ? "the difference" : more,
-      of = { first: title(a.lane), second: title(b.lane), speeds: speeds(a, b) };
+  function once(a, b, speed) {
+    const level = !speed.clear,
+      more = percent(speed.value),
+      of = {
+        first: title(a.lane),
+        second: title(b.lane),
+        speeds: speeds(a, b),
+        times: SV.timing.words(speed),
+        difference: more === "0 %" ? "the difference" : more,
+      };
     return {
       sure: false,
       level,
       sentence: level
-        ? SV.messages.say("verdict.level", of) +
-          (lost ? ". " + lost : SV.messages.say("verdict.once.noise", { difference }))
-        : SV.messages.say("verdict.once", of) + (lost ? ". " + lost : SV.messages.say("verdict.once.repeat")),
+        ? SV.messages.say("verdict.level", of) + SV.messages.say("verdict.once.noise", of)
+        : SV.messages.say("verdict.once", of) + SV.messages.say("verdict.once.repeat"),
     };
   }
-  function often(a, b, lost) {
-    const pairs = M.ratios(a.list, b.list),
-      k = M.spreadOf(pairs).middle,
-      least = Math.min(...pairs),
-      sure = least > 1 && (a.s.low > b.s.high || least >= 1 + CLOSE),
-      range = (x) => title(x.lane) + " " + rate(x.s.low) + " to " + rate(x.s.high),
-      left = lost && " " + lost,
-      bars =
-        SV.messages.say("verdict.repeats", { first: range(a), second: range(b), runs: String(pairs.length) }) + left,
-      names = title(a.lane) + " and " + title(b.lane);
+  function often(a, b, speed) {
+    const range = (x) => title(x.lane) + " " + rate(x.s.low) + " to " + rate(x.s.high),
+      of = {
+        first: title(a.lane),
+        second: title(b.lane),
+        speeds: speeds(a, b),
+        more: percent(speed.value),
+        a: range(a),
+        b: range(b),
+        runs: String(a.s.runs),
+      };
     return {
-      sure,
-      level: !sure,
-      sentence: sure
-        ? title(a.lane) +
-          " won, " +
-          percent(k) +
-          " ahead of " +
-          title(b.lane) +
-          ": " +
-          speeds(a, b) +
-          " in the median" +
-          bars
-        : "No winner: " +
-          speeds(a, b) +
-          " in the median, but " +
-          names +
-          " were not apart in every pair of runs: noise" +
-          bars,
+      sure: speed.clear,
+      level: !speed.clear,
+      sentence:
+        SV.messages.say(speed.clear ? "verdict.often" : "verdict.often.noise", of) +
+        SV.messages.say("verdict.repeats", of),
     };
   }
-
-  /* Why no time of these lanes counts, or "". */
-  const busy = (lanes) => {
-    const id = SV.timing.doubt(lanes);
-    return id && SV.messages.say(id);
-  };
 
   const CUT = ["stopped", "deadline"];
   const cut = (lane) => Boolean(lane.error || (lane.done && CUT.includes(lane.done.finish)));
@@ -144,5 +123,5 @@
       : "";
   }
 
-  SV.verdict = { verdict, firstDifference, why, over, busy };
+  SV.verdict = { verdict, firstDifference, why, over };
 })();

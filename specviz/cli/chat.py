@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import request_options
 from .errors import UsageError
-from .messages import TEXTS
+from .messages import TEXTS, busy_line
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -214,4 +214,4 @@ class Conversation:
         console = Console(stderr=True, highlight=False)
         console.print(self._figures(result), style="dim", justify="right", markup=False)
         if result.busy:
-            console.print(TEXTS["run.busy"], style="dim", justify="right", markup=False)
+            console.print(busy_line(result), style="dim", justify="right", markup=False)

@@ -34,7 +34,7 @@ from . import (
     space,
 )
 from .errors import INTERRUPTED, WRONG_USAGE, status_of
-from .messages import LONGEST, TEXTS, UsageError
+from .messages import LONGEST, TEXTS, UsageError, busy_line
 from .open_page import open_page
 from .option_lists import method_keys
 from .output_files import check_files, write_output
@@ -438,7 +438,7 @@ def _run_answer(events: Iterator[Any], args: argparse.Namespace, loaded: Loaded)
     if not args.json:
         print(summary(result), file=sys.stderr)
         if result.busy:
-            print(TEXTS["run.busy"], file=sys.stderr)
+            print(busy_line(result), file=sys.stderr)
         if result.head_unused:
             print(TEXTS["run.head_unused"].format(target=loaded.name, **result.head_unused), file=sys.stderr)
     return result

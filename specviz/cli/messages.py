@@ -34,7 +34,9 @@ TEXTS = {
     "run.advised": "The generation_config.json of {target} recommends {fields}; --generation-config uses that.",
     "run.no_advice": "{target} has no generation_config.json with sampling settings.",
     "run.server_options": "A server takes a prompt with temperature, top-p, top-k, seed and length; {options} would be ignored.",
-    "run.busy": "The machine was busy: times are not counted.",
+    "run.busy": "The machine was busy: throughput is of the busy machine.",
+    "run.busy.replaced": "The machine was busy: {replaced} of {of} passes and drafts were interrupted and count as usual ones; "
+    "tokens per second are of the busy machine.",
     "run.head_unused": "None of {tried} tries of the trained head or draft was accepted: is it for this model ({target})?",
     "vllm.missing": "vLLM is not installed here: pip install vllm, on a machine with a GPU.",
     "doctor.seconds": "--seconds takes a number from 0 to 600, not {given!r}.",
@@ -53,3 +55,10 @@ class UsageError(ValueError):
     def __init__(self, code: str, /, **values: Any):
         super().__init__(TEXTS.get(code, "{sentence}").format(sentence=code, **values))
         self.code, self.values = code, values
+
+
+def busy_line(result: Any) -> str:
+    """Return the sentence on a run during which other processes took the CPU."""
+    found = result.totals.steady
+    name = "run.busy.replaced" if found.replaced else "run.busy"
+    return TEXTS[name].format(replaced=found.replaced, of=found.of)

@@ -22,7 +22,7 @@ from ..run.request import SessionError, read_integer
 from ..run.session import Session
 from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
-from .timed_runs import TimedRun, TimedRuns, all_disturbed, counts, undisturbed
+from .timed_runs import TimedRun, TimedRuns, compared, counts, speed_fields
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -47,10 +47,12 @@ COLUMNS = (
     "temperature",
     "tokens_per_second",
     "walltime_speedup",
+    "speedup_low",
+    "speedup_high",
+    "named",
     "predicted_speedup",
     "block_efficiency",
     "acceptance_rate",
-    "busy",
 )
 
 
@@ -58,10 +60,9 @@ def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) 
     """Measure speed over draft length and temperature.
 
     payload {method, prompt, lengths?, temperatures?, max_new_tokens?, seed?} -> {method, knob, lengths,
-    temperatures, cells, done, of, runs, disturbed, csv}, yielded after each run. cells: a dictionary of
-    COLUMNS per pair, those not measured yet with null figures. disturbed: runs of ``runs`` whose times are
-    left out, since other processes took the CPU; busy of a cell: no undisturbed run of it or of plain
-    decoding was left. A stop ends with what was measured.
+    temperatures, cells, done, of, passes, replaced, csv}, yielded after each run. cells: a dictionary of
+    COLUMNS per pair, those not measured yet with null figures; the speed-up, its interval and ``replaced``:
+    as in trace/speed.py. A stop ends with what was measured.
     """
     method, prompt = method_of(payload), prompt_of(payload)
     knob = length_knob(method)
@@ -130,9 +131,9 @@ def report(
     rounds = {
         length: _mean(
             [
-                totals.seconds / totals.rounds
+                totals.steady_seconds / totals.rounds
                 for t in temperatures
-                for totals, _ in undisturbed(found[length, t])
+                for (totals,) in found[length, t]
                 if totals.rounds
             ]
         )
@@ -140,15 +141,15 @@ def report(
     }
     cells = []
     for t in temperatures:
-        base, slow = _speed(found[None, t]), all_disturbed(found[None, t])
+        base = _speed(found[None, t])
         accepted = [
-            sum(getattr(one, name) for length in lengths for one, _ in found[length, t])
+            sum(getattr(one, name) for length in lengths for (one,) in found[length, t])
             for name in ("accepted", "tried")
         ]
         rate = accepted[0] / accepted[1] if accepted[1] else None
         for length in lengths:
             runs = found[length, t]
-            ours, mine = _speed(runs), sum((totals for totals, _ in runs), Totals()).metrics()
+            ours, mine = _speed(runs), sum((totals for (totals,) in runs), Totals()).metrics()
             cost = rounds[length] if runs else None
             predicted = (
                 tokens_per_round(min(rate, 0.999), length) / cost / base
@@ -156,21 +157,15 @@ def report(
                 else None
             )
             cells.append(
-                dict(
-                    zip(
-                        COLUMNS,
-                        (
-                            length,
-                            t,
-                            ours,
-                            ours / base if ours and base else None,
-                            predicted,
-                            mine["block_efficiency"],
-                            mine["acceptance_rate"],
-                            slow or all_disturbed(runs),
-                        ),
-                    )
-                )
+                {
+                    "draft_length": length,
+                    "temperature": t,
+                    "tokens_per_second": ours,
+                    **speed_fields(compared(found[None, t], runs)),
+                    "predicted_speedup": predicted,
+                    "block_efficiency": mine["block_efficiency"],
+                    "acceptance_rate": mine["acceptance_rate"],
+                }
             )
     return {
         "method": method.key,
@@ -211,7 +206,7 @@ def _knob_value(knob: Knob, value: Any) -> Any:
 
 
 def _speed(runs: list[TimedRun]) -> float | None:
-    return median([speed for run in undisturbed(runs) if (speed := run.speed)] or [0.0]) or None
+    return median([speed for run in runs if (speed := run.speed)] or [0.0]) or None
 
 
 def _mean(values: list[float]) -> float | None:

@@ -14,7 +14,7 @@ from ..run.request import SessionError, read_integer
 from ..run.session import Session
 from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
-from .timed_runs import TimedRun, TimedRuns, all_disturbed, counts, undisturbed
+from .timed_runs import TimedRun, TimedRuns, compared, counts, speed_fields
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -31,10 +31,9 @@ def sweep(
     """Measure a method over the values of one knob.
 
     payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns,
-    runs, disturbed, plain_tokens_per_second, rows: [{value, tokens_per_second, low, high, block_efficiency,
-    plain_tokens_per_second, walltime_speedup, busy}]}, yielded after each turn. low, high: slowest and
-    fastest turn. disturbed: runs of ``runs`` whose times are left out, since other processes took the CPU;
-    busy: no undisturbed run of this value or of plain decoding was left.
+    passes, replaced, plain_tokens_per_second, rows: [{value, tokens_per_second, low, high, block_efficiency,
+    plain_tokens_per_second, walltime_speedup, speedup_low, speedup_high, named}]}, yielded after each turn.
+    low, high: slowest and fastest turn; the speed-up, its interval and ``replaced``: as in trace/speed.py.
     """
     method = method_of(payload)
     probs = sampling_of(payload, 0.0)
@@ -76,10 +75,9 @@ def report(
 ) -> dict[str, Any]:
     """Return the answer to the question. found: runs by value, None for plain decoding; turn: number of
     finished turns."""
-    speeds = {v: [speed for run in undisturbed(runs) if (speed := run.speed)] for v, runs in found.items()}
+    speeds = {v: [speed for run in runs if (speed := run.speed)] for v, runs in found.items()}
     base = _middle(speeds[None])
     middles = {v: _middle(speeds[v]) for v in values}
-    slow = all_disturbed(found[None])
     rows = []
     for v in values:
         middle = middles[v]
@@ -93,8 +91,7 @@ def report(
                     "block_efficiency"
                 ],
                 "plain_tokens_per_second": base,
-                "walltime_speedup": middle / base if base and middle else None,
-                "busy": slow or all_disturbed(found[v]),
+                **speed_fields(compared(found[None], found[v])),
             }
         )
     return {

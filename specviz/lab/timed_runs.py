@@ -1,15 +1,15 @@
-"""Timed runs of the Lab's measurements. Each run is monitored as in a race (run/machine.py). A run during
-which other processes used the CPU is called disturbed; its times are left out if there are undisturbed
-runs."""
+"""Timed runs of the Lab's measurements, and the speed-ups over plain decoding that they give: the same
+statistic as in a race (trace/speed.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..run.machine import Machine
 from ..run.result import collect
 from ..trace.metrics import Totals
+from ..trace.speed import LaneTimes, RunTime, Speed, speedup
 
 if TYPE_CHECKING:
     from ..run.session import Session
@@ -17,43 +17,56 @@ if TYPE_CHECKING:
 
 
 class TimedRun(NamedTuple):
-    """The totals of a run. disturbed: other processes took the CPU during it."""
+    """The totals of a run."""
 
     totals: Totals
-    disturbed: bool
 
     @property
     def speed(self) -> float | None:
         """Tokens per second after the prefill; None for a run that took no measurable time."""
-        return self.totals.tokens / self.totals.seconds if self.totals.seconds else None
+        return self.totals.metrics()["tokens_per_second"]
 
 
 class TimedRuns:
-    """Runs methods one after another on a monitored machine, for measurements."""
+    """Runs methods one after another, for measurements. The number of threads is chosen anew where passes turn
+    slow, as in a race."""
 
     def __init__(self, loaded: Loaded):
         self._machine = Machine(loaded)
-        self._slow = bool(self._machine.start_events())
 
     def run(self, session: Session, prompt: str, length: int) -> TimedRun:
         """Generate an answer of ``length`` tokens; return the timed run. Raises RunFailed."""
-        result = collect(self._machine.watch(session.run(prompt, length)))
-        return TimedRun(result.totals, self._slow or result.busy)
+        return TimedRun(collect(self._machine.watch(session.run(prompt, length))).totals)
 
 
-def undisturbed(runs: Iterable[TimedRun]) -> list[TimedRun]:
-    """Return the runs whose times count: the undisturbed ones, or all if every run was disturbed."""
-    runs = list(runs)
-    return [run for run in runs if not run.disturbed] or runs
+def lane_times(runs: Sequence[TimedRun]) -> LaneTimes:
+    """Return the runs of one setting as a lane: the first one, and its repeats."""
+    if not runs:
+        return LaneTimes(())
+    (first, *others) = (run.totals for run in runs)
+    return LaneTimes(
+        tuple(first.timed_rounds),
+        tuple(RunTime(t.tokens, t.steady_seconds) for t in others if t.tokens and t.steady_seconds > 0),
+        first.metrics()["block_efficiency"],
+    )
 
 
-def all_disturbed(runs: Iterable[TimedRun]) -> bool:
-    """Return whether all runs were disturbed, so that no time of them counts. False without runs."""
-    flags = [run.disturbed for run in runs]
-    return bool(flags) and all(flags)
+def compared(plain: Sequence[TimedRun], ours: Sequence[TimedRun]) -> Speed:
+    """Return how many times as fast the runs of a setting were as those of plain decoding, turn by turn."""
+    return speedup(lane_times(plain), lane_times(ours))
 
 
 def counts(runs: Iterable[TimedRun]) -> dict[str, int]:
-    """Return {runs: number of runs, disturbed: number of disturbed ones}."""
-    flags = [run.disturbed for run in runs]
-    return {"runs": len(flags), "disturbed": sum(flags)}
+    """Return {replaced, passes}: the interrupted passes and drafts of these runs, and how many there are."""
+    found = [run.totals.steady for run in runs]
+    return {"replaced": sum(one.replaced for one in found), "passes": sum(one.of for one in found)}
+
+
+def speed_fields(found: Speed) -> dict[str, Any]:
+    """Return the fields of an answer: the speed-up and its interval, null where none is named."""
+    return {
+        "walltime_speedup": found.value if found.named else None,
+        "speedup_low": found.low if found.named else None,
+        "speedup_high": found.high if found.named else None,
+        "named": found.named,
+    }

@@ -41,8 +41,9 @@ def race(
     repeats: if above 1, each lane is warmed up by a short run, and after the race it is run again in full
     without events, in shuffled order; (lane, None) marks the beginning of such a run. The tokens and
     seconds of all these runs are ``repeats`` in the totals of each lane's Finished: [{tokens, seconds,
-    busy?}, ...]. These runs do not see what the race stored in a visitor's memory. machine: monitors the
-    repeats; ``busy`` is true where other processes took the CPU.
+    replaced}, ...], where ``seconds`` hold the lane's median for the ``replaced`` passes that other processes
+    interrupted (trace/speed.py). These runs do not see what the race stored in a visitor's memory. machine:
+    watches the repeats, and chooses the number of threads anew where passes turn slow.
     """
     times = read_integer("repeats", repeats, 1, MOST_REPEATS)
     if not sessions or not all(isinstance(session, Session) for session in sessions):
@@ -104,15 +105,17 @@ def _measured(
 
 
 def _figures(run: Run, machine: Machine | None) -> dict[str, Any] | None:
-    """Run to the end, discarding the events. Return {tokens, seconds after the prefill, busy?}; None if the
+    """Run to the end, discarding the events. Return {tokens, seconds after the prefill, replaced}; None if the
     run failed."""
-    figures, busy = None, False
+    finished = False
     for event in run.events:
-        if isinstance(event, Finished):
-            figures = {name: event.totals[name] for name in ("tokens", "seconds")}
+        finished |= isinstance(event, Finished)
         if machine is not None:
-            busy |= any(check.kind == "busy" for check in machine.observe(run.run_id, event))
-    return figures | {"busy": True} if figures and busy else figures
+            machine.observe(run.run_id, event)
+    totals = run.totals
+    if not finished:
+        return None
+    return {"tokens": totals.tokens, "seconds": totals.steady_seconds, "replaced": totals.steady.replaced}
 
 
 def _take_turns(runs: list[Run]) -> Generator[tuple[int, Event]]:

@@ -36,7 +36,7 @@ class Result:
     logprobs: list[float] | None = None
     top_logprobs: list[list[list[float]]] | None = None
     output: dict[str, Any] | None = None  # what ``data`` is, as the header says
-    busy: bool = False  # other processes took the CPU: the times do not count (run/machine.py)
+    busy: bool = False  # other processes took the CPU (run/machine.py)
     reused: int | None = (
         None  # tokens of the prompt whose keys and values the turn before left; None without its cache
     )

@@ -7,7 +7,8 @@ mean_accepted_tokens  draft tokens accepted / target passes acceptance_rate     
 draft tokens tried, for every verifier: examined nodes whose parent was accepted examined_acceptance   draft
 tokens accepted / nodes examined; lower where a verifier examines whole branches at once draft_yield
 draft tokens accepted / draft tokens proposed tokens_per_second     tokens / engine seconds after the
-prefill, which includes the prefill of drafters time_to_first_token   engine seconds of the prefill and of
+prefill, which includes the prefill of drafters; interrupted passes are replaced (trace/speed.py)
+time_to_first_token   engine seconds of the prefill and of
 the first round walltime_speedup      plain decoding's seconds per token / the method's: same target, prompt
 and sampling, measured in turns in one run
 """
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .events import Committed, Decided, Drafted, Event, Prefilled, Verified
+from .speed import Steady, TimedRound, steady
 
 PHASES = ("plan", "draft", "verify", "judge", "commit", "observe")
 
@@ -41,6 +43,9 @@ class Totals:
     )  # depth-1 -> [rounds that tried it, that accepted it]
     examined: int = 0
     first_token_seconds: float | None = None  # from the begin of the prefill to the end of the first round
+    timed_rounds: list[TimedRound] = field(default_factory=list, repr=False)
+    _verified: list[int] = field(default_factory=list, repr=False)  # rows of the round's passes
+    _draft: tuple[int, int] = field(default=(0, 0), repr=False)  # nodes and depth of the round's draft
     _depths: dict[int, int] = field(default_factory=dict, repr=False)
     _parents: dict[int, int] = field(default_factory=dict, repr=False)
     _decisions: tuple = field(default=(), repr=False)
@@ -53,8 +58,10 @@ class Totals:
             self._depths = {node["id"]: node["depth"] for node in event.nodes if not node.get("probe")}
             self._parents = {node["id"]: node["parent"] for node in event.nodes}
             self.drafted += len(self._depths)
+            self._draft = len(event.nodes), max((node["depth"] for node in event.nodes), default=0)
         elif isinstance(event, Verified):
             self.rounds += 1
+            self._verified.append(event.rows)
         elif isinstance(event, Decided):
             self._decisions = event.decisions
         elif isinstance(event, Committed):
@@ -65,6 +72,16 @@ class Totals:
             self.accepted += event.accepted
             for phase, seconds in event.seconds.items():
                 self.phase_seconds[phase] = self.phase_seconds.get(phase, 0.0) + seconds
+            self._fold_times(event)
+
+    def _fold_times(self, event: Committed) -> None:
+        verify, draft = event.seconds.get("verify", 0.0), event.seconds.get("draft", 0.0)
+        rest = sum(event.seconds.values()) - verify - draft
+        passes, rows = len(self._verified), sum(self._verified)
+        self.timed_rounds.append(
+            TimedRound(len(event.tokens), passes, rows, verify, *self._draft, draft, rest)
+        )
+        self._verified, self._draft = [], (0, 0)
 
     def _fold_trials(self, event: Committed) -> None:
         depth_tried: dict[int, bool] = {}
@@ -106,12 +123,23 @@ class Totals:
             phases,
             both,
             self.examined + other.examined,
+            timed_rounds=self.timed_rounds + other.timed_rounds,
         )
 
     @property
     def seconds(self) -> float:
-        """Engine seconds after the prefill."""
+        """Engine seconds after the prefill, as the clock measured them."""
         return sum(self.phase_seconds.values())
+
+    @property
+    def steady(self) -> Steady:
+        """The rounds' durations with interrupted passes replaced."""
+        return steady(self.timed_rounds)
+
+    @property
+    def steady_seconds(self) -> float:
+        """Engine seconds after the prefill, with interrupted passes replaced: what speeds are computed from."""
+        return sum(self.steady.seconds) if self.timed_rounds else self.seconds
 
     def record(self) -> dict[str, Any]:
         """Return the totals as the trace's last record holds them."""
@@ -140,8 +168,8 @@ class Totals:
             "acceptance_rate": _ratio(self.accepted, self.tried),
             "examined_acceptance": _ratio(self.accepted, self.examined),
             "draft_yield": _ratio(self.accepted, self.drafted),
-            "tokens_per_second": _ratio(self.tokens, self.seconds),
-            "seconds_per_token": _ratio(self.seconds, self.tokens),
+            "tokens_per_second": _ratio(self.tokens, self.steady_seconds),
+            "seconds_per_token": _ratio(self.steady_seconds, self.tokens),
             "time_to_first_token": self.first_token_seconds,
         }
 

@@ -134,8 +134,10 @@ class Api:
         decoding is always measured too. max_new_tokens: 1 to 512. temperature: 0 to 2. repeats: 1 to 5 runs
         of each. target: a model's name, or empty. A method may come again with other knobs, as {"method":
         name, "knobs": {knob: value}}. Returns {sentence, winner, text, same_text, rows: [{lane, key, title,
-        knobs, tokens_per_second, low, high, walltime_speedup, runs, block_efficiency, acceptance_rate}]},
-        fastest first; winner is the first row's key, null where the difference is noise.
+        knobs, tokens_per_second, low, high, walltime_speedup, speedup_low, speedup_high, named, replaced, passes,
+        runs, block_efficiency, acceptance_rate}]}, fastest first; winner is the first row's key, null where the
+        difference is noise. A speed-up comes with its interval; it is null where the times say too little.
+        replaced of passes: interrupted passes that count as the lane's usual one.
         """
         records: list[dict] = []
         async for line in self.run(

@@ -20,6 +20,7 @@ from specviz.lab.mistakes import MISTAKES
 from specviz.run import machine
 from specviz.run.request import SessionError
 from specviz.targets.tiny import TinyTarget
+from specviz.trace.speed import LaneTimes, RunTime, TimedRound
 
 from ..exactness.toys import toy
 from ..message_codes import begins, refuses
@@ -320,12 +321,16 @@ def test_lanes_of_a_shipped_recording_with_the_same_knobs_draft_the_same_length(
     ],
 )
 def test_a_race_is_judged_by_its_spread(speeds, winner, says):
-    lanes = [
-        {"key": k, "title": k.upper(), "runs": [[100, 100 / s] for s in all_of]}
-        for k, all_of in speeds.items()
-    ]
+    lanes = [{"key": k, "title": k.upper(), "times": lane_of(all_of)} for k, all_of in speeds.items()]
     found = compare(lanes, "p")
     assert found["winner"] == winner and found["sentence"].startswith(says)
+
+
+def lane_of(speeds: list[float]) -> LaneTimes:
+    """Runs of 100 tokens at these speeds, the first one in ten equal rounds."""
+    first, *others = speeds
+    rounds = (TimedRound(10, 1, 1, 10 / first, 0, 0, 0.0, 0.0),) * 10
+    return LaneTimes(rounds, tuple(RunTime(100, 100 / speed) for speed in others))
 
 
 def test_lanes_are_read_from_a_trace_with_their_repeats():
@@ -336,6 +341,12 @@ def test_lanes_are_read_from_a_trace_with_their_repeats():
         "totals": {"tokens": 10, "seconds": 1.0, "repeats": [{"tokens": 10, "seconds": 2.0}]},
     }
     assert lanes_of([head, done]) == [
-        {"lane": 0, "key": "a", "title": "A", "knobs": {}, "runs": [[10, 1.0], [10, 2.0]]}
+        {
+            "lane": 0,
+            "key": "a",
+            "title": "A",
+            "knobs": {},
+            "times": LaneTimes((), (RunTime(10, 1.0), RunTime(10, 2.0))),
+        }
     ]
     assert lanes_of([head, {"type": "done", "lane": 0, "totals": {}}]) == []

@@ -9,8 +9,8 @@ from statistics import median
 import pytest
 
 from specviz import lab
-from specviz.lab.prompt_set import CONFIDENCE, median_interval
 from specviz.run.request import SessionError
+from specviz.trace.speed import CONFIDENCE, median_interval
 
 from ..run.fakes import FakeLoaded
 

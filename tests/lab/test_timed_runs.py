@@ -1,5 +1,5 @@
-"""Runs during which other processes took the CPU: their times are left out of every measurement of the Lab
-while others remain."""
+"""The Lab's measurements name speeds by the statistic of trace/speed.py: an interrupted pass counts as a usual
+one, and where the times say too little no speed is named."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import pytest
 from specviz import lab
 from specviz.lab import heat_map, prompt_set, sweep
 from specviz.lab.timed_runs import TimedRun, TimedRuns
-from specviz.run.machine import Machine
-from specviz.trace.events import Checked
 from specviz.trace.metrics import Totals
+from specviz.trace.speed import TimedRound
 
 from ..run.fakes import FakeLoaded
 
@@ -22,18 +21,19 @@ QUESTIONS = {
 }
 
 
-def answers(name, monkeypatch, disturbed):
-    """The last part of an answer; the n-th measured run is disturbed where ``disturbed(n)``, and then takes
-    a thousand times as long."""
+def answers(name, monkeypatch, seconds, count=10):
+    """The last part of an answer; ``seconds(n, i)``: of the i-th pass of the n-th measured run."""
     made = iter(range(1000))
 
     class Runs(TimedRuns):
         def run(self, session, prompt, length):
             if length == 8:
                 return super().run(session, prompt, length)
-            slow = disturbed(next(made))
+            n = next(made)
+            rounds = [TimedRound(1, 1, 1, seconds(n, i), 0, 0, 0.0, 0.0) for i in range(count)]
+            whole = sum(r.verify for r in rounds)
             return TimedRun(
-                Totals(tokens=6, rounds=3, phase_seconds={"verify": 600.0 if slow else 0.6}), slow
+                Totals(tokens=count, rounds=count, phase_seconds={"verify": whole}, timed_rounds=rounds)
             )
 
     for module in (sweep, heat_map, prompt_set):
@@ -47,40 +47,21 @@ def rows_of(answer):
     return answer.get("cells") or answer["rows"]
 
 
-def speed(row):
-    found = row["tokens_per_second"]
+def middle(found):
     return found[0] if isinstance(found, list) else found
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_times_of_disturbed_runs_are_left_out(monkeypatch, name):
-    answer = answers(name, monkeypatch, lambda n: n == 1)
-    assert all(not row["busy"] and speed(row) == pytest.approx(10.0) for row in rows_of(answer))
-    assert all(row["walltime_speedup"] in (1.0, [1.0, 1.0, 1.0]) for row in rows_of(answer))
-    assert (
-        sum(run["busy"] for run in answer["runs"]) >= 1
-        if name == "prompt_set"
-        else answer["disturbed"] == 1 < answer["runs"]
-    )
+def test_an_interrupted_pass_counts_as_a_usual_one(monkeypatch, name):
+    answer = answers(name, monkeypatch, lambda n, i: 1.0 if (n, i) == (1, 4) else 0.1)
+    for row in rows_of(answer):
+        assert row["named"] and middle(row["tokens_per_second"]) == pytest.approx(10.0)
+        assert middle(row["walltime_speedup"]) == pytest.approx(1.0)
+    assert answer["replaced"] == 1 < answer["passes"]
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_where_all_were_disturbed_no_time_counts(monkeypatch, name):
-    answer = answers(name, monkeypatch, lambda n: True)
-    assert all(row["busy"] for row in rows_of(answer))
-
-
-def test_a_busy_machine_disturbs_the_run_that_it_is_seen_in(monkeypatch):
-    from specviz.run.session import Session
-
-    monkeypatch.setattr(Machine, "start_events", lambda self: [])
-    monkeypatch.setattr(Machine, "observe", lambda self, lane, event: [])
-    loaded = FakeLoaded()
-    timed, session = TimedRuns(loaded), Session(loaded, "autoregressive")
-    assert not timed.run(session, "the cat", 4).disturbed
-    with monkeypatch.context() as patch:
-        patch.setattr(Machine, "observe", lambda self, lane, event: [Checked("busy", {})])
-        assert timed.run(session, "the cat", 4).disturbed
-    assert not timed.run(session, "the cat", 4).disturbed
-    monkeypatch.setattr(Machine, "start_events", lambda self: [Checked("busy", {})])
-    assert TimedRuns(loaded).run(session, "the cat", 4).disturbed
+def test_where_the_times_say_too_little_no_speed_is_named(monkeypatch, name):
+    answer = answers(name, monkeypatch, lambda n, i: 0.1 * 4 ** (n % 5), count=3)
+    unnamed = [row for row in rows_of(answer) if not row["named"]]
+    assert unnamed and all(row["walltime_speedup"] is None for row in unnamed)

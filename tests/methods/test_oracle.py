@@ -14,6 +14,7 @@ from specviz.lab.compare import compare
 from specviz.methods import catalogue
 from specviz.policies import Fixed
 from specviz.run.session import Session
+from specviz.trace.speed import LaneTimes, RunTime
 from specviz.ui.cards import cards
 from specviz.ui.picker_rows import rows
 from specviz.verifiers import TokenRejection
@@ -39,7 +40,7 @@ def test_every_draft_token_is_accepted_and_drafting_is_not_timed(temperature):
 def test_it_is_a_bound_and_never_a_winner():
     assert [key for key, method in catalogue().items() if method.bound] == ["oracle"]
     lanes = [
-        {"key": key, "title": key, "runs": [[100, s], [100, s], [100, s]]}
+        {"key": key, "title": key, "times": LaneTimes((), (RunTime(100, s),) * 3)}
         for key, s in (("autoregressive", 4.0), ("speculative", 2.0), ("oracle", 1.0))
     ]
     found = compare(lanes, "autoregressive")

@@ -11,9 +11,7 @@ import pytest
 
 from specviz.core import Method, Sampling
 from specviz.core.round import BROKEN
-from specviz.lab.compare import lanes_of
 from specviz.methods import catalogue
-from specviz.run import machine
 from specviz.run.cut_at_stop import cut_round
 from specviz.run.errors import sentence
 from specviz.run.racing import _take_turns, race
@@ -489,35 +487,13 @@ def test_repeats_are_reported_at_the_end_of_each_lane():
         race([Session(loaded, "autoregressive")], PROMPT, 4, repeats=99)
 
 
-def test_a_repeat_on_a_busy_machine_is_marked(monkeypatch):
-    monkeypatch.setattr(machine, "fit_threads", lambda measure: (1, 1.0))
+def test_the_repeats_of_a_race_say_how_many_passes_were_replaced():
     loaded, keys = FakeLoaded(), ("speculative", "autoregressive")
-
-    def repeats():
-        events = race(
-            [Session(loaded, key) for key in keys], PROMPT, 12, repeats=3, machine=machine.Machine(loaded)
-        )
-        return [event.totals["repeats"] for _, event in events if isinstance(event, Finished)]
-
-    assert ["busy" in run for runs in repeats() for run in runs] == [False] * 4
-    loaded.pass_seconds = 1e-9  # the usual time of a pass: every pass takes longer than that
-    busy = repeats()
-    assert [run["busy"] for runs in busy for run in runs] == [True] * 4
-
-    def run(seconds, **more):
-        return {"tokens": 8, "seconds": seconds} | more
-
-    records = [
-        record
-        for lane, last in enumerate((run(0.2, busy=True), run(0.4)))
-        for record in (
-            {"type": "header", "lane": lane, "method": {"key": keys[lane], "title": ""}},
-            {"type": "done", "lane": lane, "totals": run(1.0) | {"repeats": [last, run(2.0)]}},
-        )
-    ]
-    assert [lane["runs"] for lane in lanes_of(records)] == [
-        [[8, 1.0], [8, 2.0]]
-    ] * 2  # the turn is left out of both lanes
+    events = race([Session(loaded, key) for key in keys], PROMPT, 12, repeats=3)
+    ends = [event.totals for _, event in events if isinstance(event, Finished)]
+    assert [set(run) for end in ends for run in end["repeats"]] == [{"tokens", "seconds", "replaced"}] * 4
+    for end in ends:
+        assert all(run["tokens"] == end["tokens"] and run["seconds"] > 0 for run in end["repeats"])
 
 
 def test_repeats_end_with_the_race_they_repeat():

@@ -173,28 +173,8 @@
       same(SV.circles.find(growing), SV.circles.find(lane(times(3))), "token by token");
       same(SV.circles.find(lane(Array.from({ length: 200 }, (_, i) => (i * 7) % 101))), null, "101 tokens before it repeats");
     },
-    "one rule for times: disturbed turns are left out, the rest is kept and counted"(SV) {
-      const run = (seconds, { busy = false, marks = [] } = {}) => {
-        const sum = { tokens: 10, seconds: seconds[0], rounds: 1, passes: 1, pos: [], parts: [0, 0, 0, 0, 0] };
-        return {
-          id: 0, header: { method: { key: "x" } }, committed: 1, rounds: [{ i: 0, sum, commit: { t: seconds[0] }, lens: [], timing: {} }],
-          ends: [seconds[0]], tokens: [], checks: busy ? [{ kind: "busy", detail: {} }] : [],
-          done: { totals: { tokens: 10, seconds: seconds[0], repeats: seconds.slice(1).map((s, i) => ({ tokens: 10, seconds: s, busy: marks.includes(i + 1) })) } },
-        }; // prettier-ignore
-      };
-      const T = SV.timing,
-        five = [run([1, 1, 3, 1, 1]), run([2, 2, 2, 2, 9])];
-      same(T.turns(five), { kept: [0, 1, 3], lost: 2, turns: 5 }, "slow turns");
-      same([T.doubt(five), T.lostSentence(five)], ["", SV.messages.say("timing.lost", { lost: "2", turns: "5" })], "said");
-      const first = [run([1, 1, 1], { busy: true }), run([2, 2, 2])];
-      same([T.turns(first).kept, T.doubt(first)], [[1, 2], ""], "the race itself was disturbed, its repeats were not");
-      ok(SV.verdict.verdict(first).winner === first[0], "the undisturbed turns have a winner");
-      const left = [run([1, 1, 1], { marks: [1, 2] }), run([2, 2, 2])],
-        said = SV.verdict.verdict(left).sentence;
-      same(T.turns(left).kept, [0], "one turn is left");
-      ok(said.endsWith(T.lostSentence(left)) && !said.includes(SV.messages.say("verdict.once.repeat")), "it was not the only one: " + said);
-      same(T.turns([run([1, 1, 1], { marks: [2] })]).kept, [0, 1], "a marked repeat");
-      same(T.doubt([run([1], { busy: true }), run([2])]), "timing.busy", "nothing is left");
+    "what a length can carry, and the best of settings only outside the noise"(SV) {
+      const T = SV.timing;
       same([T.plausible(3, 1.45), T.plausible(1.5, 1.45), T.plausible(0.5, 1)], [false, true, true], "what the length can carry");
       const best = (...list) => T.clearBest(list)?.name ?? null;
       same(best({ name: "a", value: 10, low: 9, high: 11 }, { name: "b", value: 9.5, low: 9, high: 10 }), null, "inside the noise");

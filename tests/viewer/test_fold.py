@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from specviz.trace.events import Committed, Decided, Drafted, Verified
@@ -23,6 +24,7 @@ FILES = [VIEWER / f"{name}.js" for name in scripts()] + [
         "cases_race.js",
         "cases_why.js",
         "cases_grammar.js",
+        "cases_speed.js",
     )
 ]
 
@@ -102,6 +104,7 @@ def fixture() -> dict:
                 r["totals"]["seconds"] = totals([x for x in records if x["lane"] == r["lane"]]).seconds
     return {
         "lensed": lensed(sample.race(("plain", "tree"), tokens=60), 1, every=2),
+        "speed": json.loads((HERE.parent / "vectors/speed.json").read_text(encoding="utf-8")),
         "race": race, "woven": sample.interleaved(race), "frames": sample.frames(race), "metrics": expected(race),
         "unicode": {"records": unicode, "text": sample.UNICODE}, "hostile": {"records": hostile, "text": sample.HOSTILE},
     }  # fmt: skip
