@@ -34,7 +34,7 @@
   function beforeId({ l, node, j }) {
     if (!(l.temperature > 0)) return node.src ? "quiz.before.greedy.copied" : "quiz.before.greedy";
     const how = SpecViz.why.weighing(node, j);
-    if (how === "drawn") return "quiz.before.drawn";
+    if (how === "drawn") return j.a >= 0.9995 ? "quiz.before.certain" : "quiz.before.drawn";
     return how === "copied" ? (node.src ? "quiz.before.copied" : "quiz.before.chosen") : "quiz.before.rule";
   }
   /* Why it was kept or refused. */
@@ -222,6 +222,7 @@
     };
   }
 
+  P.quizSays = { before: beforeId, after: afterId };
   (P.views = P.views || {}).quiz = view;
   P.quiz = { questions, before, beforeId, afterId };
 })();

@@ -6,6 +6,14 @@
   const { sum } = P.kit;
   const { drafting, pick, at, full, refused, rejectedNode, word } = P.finds;
 
+  const messages = SpecViz.messages;
+  /* What may be said of a lane's text, as the identifier of a message. */
+  const sameId = (l) =>
+    l.exactness && l.exactness !== "exact"
+      ? "lesson.same.loose"
+      : l.temperature > 0
+        ? "lesson.same.sampled"
+        : "lesson.same.exact";
   const isSampled = (ls) => drafting(ls).some((l) => l.temperature > 0);
 
   const sampling = [
@@ -48,9 +56,8 @@
           r = refused(l);
         return l
           ? `Refused at round ${r.i + 1}. The same pass that refused the guess holds the large model's own ` +
-              `choice, ${word(l, r.tail.tok)}. So the text is what plain decoding would have written.`
-          : "The pass that refuses a guess holds the large model's own choice for that place. So the text is " +
-              "what plain decoding would have written.";
+              `choice, ${word(l, r.tail.tok)}. ${messages.say(sameId(l))}`
+          : "The pass that refuses a guess holds the large model's own choice for that place.";
       },
     },
     {
@@ -94,9 +101,9 @@
           n = sum(all.map((l) => l.metrics.checked)),
           ok = sum(all.map((l) => l.metrics.agree));
         return (
-          "Every verdict is stored with its acceptance probability and its draw, and the board recomputes " +
-          `them: ${ok} of ${n} agree here. The Lab goes further: it counts hundreds of samples against the ` +
-          "distribution, and breaks the method on purpose."
+          "Every verdict is stored with its acceptance probability and its draw, and " +
+          messages.say(n ? "lesson.checked" : "lesson.unchecked", { ok, n }) +
+          " The Lab goes further: it counts hundreds of samples against the distribution, and breaks the method on purpose."
         );
       },
     },
@@ -112,4 +119,5 @@
   ];
 
   (P.tracks = P.tracks || {}).sampling = sampling;
+  P.sameId = sameId;
 })();

@@ -170,9 +170,11 @@
   }
   /* At temperature 0 p and q are one-hot: the target's first choice decides, and no draw. */
   const certain = (v, j) => SV.why.temperature(v.lane) === 0 && (j.a === 0 || j.a === 1);
+  /* A number of a fraction, which must give the quotient beside it. */
+  const small = (x) => (x > 0 && x < 0.001 ? x.toExponential(1) : f3(x));
   function equation(j, b) {
     if (finite(j.p) && finite(j.q) && j.q > 0 && Math.abs(Math.min(1, j.p / j.q) - j.a) < 2e-3) {
-      const frac = f3(j.p) + " / " + f3(j.q);
+      const frac = small(j.p) + " / " + small(j.q);
       return ["a = min(1, p/q) = " + (j.p >= j.q ? "min(1, " + frac + ") = " : frac + " = "), b(f3(j.a))];
     }
     if (finite(j.p) && Math.abs(j.p - j.a) < 1e-9) return ["a = p = ", b(f3(j.a))];

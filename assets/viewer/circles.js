@@ -31,10 +31,11 @@
     seen.read = toks.length;
     return seen.found;
   }
-  function sentence(lane) {
+  /* base: plain decoding's lane, which may do the same: then it is the model's doing and not the method's. */
+  function sentence(lane, base = null) {
     const found = lane && !SV.serverFacts.is(lane) ? find(lane) : null;
     if (!found) return "";
-    return SV.messages.say("circles", {
+    return SV.messages.say(base && base !== lane && find(base) ? "circles.both" : "circles", {
       title: SV.stage.titleOf(lane),
       at: String(found.at + 1),
       n: String(N),

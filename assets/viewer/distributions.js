@@ -40,6 +40,12 @@
     const z = best ? (p.get(best[0]) - q.get(best[0])) / best[1] : null;
     return finite(z) && z > 0 && z <= 1 ? z : null;
   }
+  /* What is said under two distributions, as the identifier of a message, or "". p, q, residual: which of them are known. */
+  function noteId({ rejected, last, softmax, p, q, residual }) {
+    if (softmax) return "";
+    if (!rejected) return p && q ? "dist.kept" : "";
+    return residual ? (q ? "dist.residual" : "dist.residual.chosen") + (last ? ".drawn" : ".next") : "";
+  }
   function dist(v, list, me, { rejected, z, last, softmax }) {
     const max = Math.max(1e-9, ...list.map((r) => Math.max(r.v[0] || 0, r.v[1] || 0))),
       has = [0, 1, 2].map((k) => list.some((r) => r.v[k] !== null));
@@ -79,22 +85,13 @@
         el("span", { class: "num res" + (r ? "" : " off") }, num(r)),
       );
     }
-    const what = !has[1]
-      ? "Residual: p without the refused token, scaled to 1. "
-      : "Residual: max(0, p \u2212 q)" + (z ? " / Z with Z = " + f3(z) : ", scaled to 1") + ". ";
-    const note =
-      rejected && has[2]
-        ? what +
-          (last
-            ? "The correction \u201c" + SV.fold.label(v.lane, v.round.commit.tail.tok) + "\u201d was drawn from it."
-            : "The next test uses it in place of p.")
-        : rejected
-          ? ""
-          : has[0] && has[1]
-            ? "Accepted, so no residual is drawn."
-            : "";
+    const id = noteId({ rejected, last, softmax, p: has[0], q: has[1], residual: has[2] }),
+      note = SV.messages.say(id, {
+        z: z ? SV.messages.say("dist.z", { z: f3(z) }) : SV.messages.say("dist.scaled"),
+        token: last ? SV.fold.label(v.lane, v.round.commit.tail.tok) : "",
+      });
     return el("div", null, g, note ? el("p", { class: "note", css: { "margin-top": "10px" } }, note) : "");
   }
 
-  SV.distributions = { finite, rows, zOf, dist };
+  SV.distributions = { finite, rows, zOf, dist, noteId };
 })();

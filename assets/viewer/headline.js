@@ -230,7 +230,8 @@
       const summary = empty || !focus ? null : say(focus, base === focus ? null : base, runs);
       setText(this.text, summary ? summary.text : "Several tokens can arrive from one pass of a large model.");
       setText(this.mark, summary ? summary.same : "");
-      this.same.hidden = !summary || !summary.same || race;
+      this.same.hidden =
+        !summary || !summary.same || race || this.board.state === "error"; /* an error and a tick contradict */
       this.same.classList.toggle("long", this.mark.textContent.length > LONG);
       this.describe(empty ? null : this.board.header(), summary && !race ? reason(focus, base, runs) : "");
       this.offerMore(empty ? null : focus);

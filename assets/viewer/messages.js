@@ -80,6 +80,7 @@
     "quiz.before.greedy": "Temperature 0: it is kept only if it is the target\u2019s first choice.",
     "quiz.before.greedy.copied": "Copied from earlier text. Kept only if it is the target\u2019s first choice.",
     "quiz.before.drawn": "Kept if a random draw falls below min(1, p/q). A likely token can still lose.",
+    "quiz.before.certain": "Kept if a random draw falls below min(1, p/q), and where p is at least q that is 1.",
     "quiz.before.chosen": "Chosen by the draft, not drawn: kept with the probability that the target gives it.",
     "quiz.before.copied": "Copied from earlier text: kept with the probability that the target gives it.",
     "quiz.before.rule": "Sampled: whether it is kept is decided by this method\u2019s own rule and a random draw.",
@@ -88,6 +89,25 @@
     "quiz.after.lossy": "It was not the target\u2019s first choice, but this method\u2019s rule keeps it.",
     "quiz.after.refused": "The target wanted \u201c{other}\u201d.",
     "quiz.after.rule": "The method\u2019s rule decided it.",
+
+    /* Under two distributions (distributions.js) */
+    "dist.kept": "Accepted, so no residual is drawn.",
+    "dist.z": " / Z with Z = {z}",
+    "dist.scaled": ", scaled to 1",
+    "dist.residual.drawn": "Residual: max(0, p \u2212 q){z}. The correction \u201c{token}\u201d was drawn from it.",
+    "dist.residual.next": "Residual: max(0, p \u2212 q){z}. The next test uses it in place of p.",
+    "dist.residual.chosen.drawn":
+      "Residual: p without the refused token, scaled to 1. The correction \u201c{token}\u201d was drawn from it.",
+    "dist.residual.chosen.next":
+      "Residual: p without the refused token, scaled to 1. The next test uses it in place of p.",
+
+    /* What a lesson says of the text (panels/lesson_sampling.js) */
+    "lesson.same.exact": "So the text is what plain decoding would have written.",
+    "lesson.same.sampled":
+      "So the text follows the large model\u2019s probabilities, as in plain decoding; other draws would have given other words.",
+    "lesson.same.loose": "This method may change the text, so it need not be what plain decoding would have written.",
+    "lesson.checked": "the board recomputes them: {ok} of {n} agree here.",
+    "lesson.unchecked": "the board recomputes them; this run drew nothing by chance, so there is none to check.",
 
     /* Structured output (grammar_view.js) */
     "grammar.forced":
@@ -108,6 +128,8 @@
     "notice.small": " \u00b7 small model {model}",
     "notice.draft": " \u00b7 draft (guesses) {model}",
     "limit.more": "Cut at the limit of {limit} tokens. Write on, to {longer}",
+    "circles.both":
+      "The answer goes round in circles from token {at} on, in plain decoding, too: the same {n} tokens come {times} times.",
     circles: "{title} goes round in circles from token {at} on: the same {n} tokens come {times} times.",
     "rail.lost": "{rejected} rejected, {skipped} never examined",
     "headline.sampled": "{lead} of the large model, {each} tokens a pass.",

@@ -123,7 +123,9 @@
       lost: b.box.lost,
       reopened: b.reopened,
       slow: SV.timing.busySentence(lanes),
-      remembered: [SV.notice.remembered(lanes), SV.circles.sentence(race ? null : focus)].filter(Boolean).join(" "),
+      remembered: [SV.notice.remembered(lanes), SV.circles.sentence(race ? null : focus, b.base())]
+        .filter(Boolean)
+        .join(" "),
       served: lanes.some(SV.serverFacts.is),
       drafts: SV.notice.drafts([...b.st.lanes.values()]),
       scales: Boolean(focus && SV.output.of(focus).grids),

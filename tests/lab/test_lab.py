@@ -180,9 +180,7 @@ def test_a_sweep_holds_every_value_beside_plain_decoding():
             row["tokens_per_second"] > 0
             and row["plain_tokens_per_second"] == reported[-1]["plain_tokens_per_second"] > 0
         )
-        assert row["walltime_speedup"] == pytest.approx(
-            row["tokens_per_second"] / row["plain_tokens_per_second"]
-        )
+        assert not row["named"] or row["speedup_low"] <= row["walltime_speedup"] <= row["speedup_high"]
         assert 1 <= row["block_efficiency"] <= row["value"] + 1
 
 
