@@ -48,7 +48,8 @@
 
   /* A table as comma-separated values. */
   const cell = (x) => (x && x.nodeType ? x.textContent : x);
-  const csv = (cols, rows) => SpecViz.csv.lines([cols.map((c) => c.name ?? c), ...rows.map((r) => r.map(cell))]);
+  const csv = (cols, rows) =>
+    SpecViz.csv.lines(SpecViz.csv.bare([cols.map((c) => c.name ?? c), ...rows.map((r) => r.map(cell))]));
 
   function table(cols, rows, caption) {
     const done = el("span", { class: "pn-small", role: "status" }),

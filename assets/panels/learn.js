@@ -12,6 +12,7 @@
         { key: "server", title: "Which one for my server?", line: "Methods and exact flags" },
         { key: "formula", title: "How fast should it be?", line: "The formula, with live numbers" },
         { key: "numbers", title: "Numbers by other names", line: "What papers call them" },
+        { key: "draftgame", title: "Be the draft", line: "Ten guesses, judged by the target" },
         { key: "quiz", title: "Quiz", line: "Will the target accept?" },
         { key: "glossary", title: "Words", line: "Every term in a sentence" },
         { key: "present", title: "Present", line: "Large type, keyboard only" },

@@ -222,7 +222,6 @@
     };
   }
 
-  P.quizSays = { before: beforeId, after: afterId };
   (P.views = P.views || {}).quiz = view;
   P.quiz = { questions, before, beforeId, afterId };
 })();

@@ -2,6 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
+  const CALM = ["token"]; /* stands on a calm board, too */
   const FIELDS = ["layout", "lane", "round", "phase", "node", "tab"];
 
   function make(board) {
@@ -64,7 +65,10 @@
     if (asked) board.showAnswer(SV.metrics.answerOf(asked));
     if (board.list().some((l) => l.id === to.lane)) board.focusLane(to.lane);
     const lane = board.focus();
-    if (typeof to.tab === "string") board.inspector.show(to.tab);
+    if (typeof to.tab === "string") {
+      board.inspector.show(to.tab);
+      if (!CALM.includes(to.tab)) SV.folding.numbers(board, true);
+    }
     if (typeof to.tab === "string" || Number.isInteger(to.round)) board.shut.insp.set(true);
     if (!lane || !lane.committed) return;
     if (Number.isFinite(to.t) && board.race()) return board.seekTime(to.t);

@@ -23,7 +23,7 @@
      asked()            the prompt of what is on the board, or null
      destroy()
    Options: layout, autoplay (false: rest on the last round), embed (only the text and the transport), plotly (false: never),
-   keys (false: no keys of the page, only those pressed inside the board).
+   keys (false: no keys of the page, only those pressed inside the board), drawer (true: in Watch figures wait behind one key).
    Pure parts to build on: SpecViz.metrics, SpecViz.fold, SpecViz.reader, SpecViz.dom, SpecViz.lens; colours: the
    --sv-* variables. */
 (() => {

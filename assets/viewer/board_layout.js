@@ -21,6 +21,7 @@
       "section",
       { class: "panel p-stage", "aria-label": "Text" },
       board.stageHead,
+      el("p", { class: "prompt" }, SV.messages.say("stage.prompt"), (board.promptText = el("bdi"))),
       board.answers.root,
       board.lanePick.root,
       board.blank,
@@ -60,11 +61,18 @@
         board.ribbon.root,
         board.ledger.root,
       ),
+      (board.drawerKey = el("button", {
+        type: "button",
+        class: "drawerkey",
+        on: { click: () => SV.folding.numbers(board, !board.root.classList.contains("numbers")) },
+      })),
       board.figures.root,
       board.hints,
       board.announce,
     );
     board.shut = SV.folding.all(board);
+    board.root.classList.toggle("drawer", board.options.drawer === true);
+    SV.folding.numbers(board, false);
     SV.boardPictures.add(board);
     board.lanes = new Map();
     board.links = new SV.link.Links(board);

@@ -52,7 +52,14 @@
             { x, y, fill, "font-family": p.sans, "font-size": size, "font-weight": weight, "text-anchor": anchor },
             text,
           );
-      SV.passes.draw(pen, p, lane, { k: lane.committed, now: -1, n, w: wide, h: tall });
+      SV.passes.draw(pen, p, lane, {
+        k: lane.committed,
+        now: -1,
+        n,
+        w: wide,
+        h: tall,
+        even: SV.passes.evenOf(lane, base),
+      });
       pen.root.setAttribute("transform", `translate(${left} 0)`);
       const end = left + wide + right;
       drawn.append(
@@ -144,12 +151,36 @@
       },
     );
   }
+  const WHAT = {
+    passes: "the passes",
+    tree: "the draft",
+    detail: "this picture",
+    rate: "the throughput",
+    time: "the times",
+  };
+  /* One menu for all pictures of the board; a picture that is not on the screen cannot be saved from it. */
   function add(board) {
-    board.legend.querySelector(".tools").append(keys(board, "passes", "the passes"));
-    board.chart.head.append(keys(board, "rate", "the throughput"));
-    board.ribbon.tools.append(keys(board, "time", "the times"));
-    board.inspector.head.insertBefore(keys(board, "tree", "the draft"), board.shut.insp.key);
-    board.inspector.saves = keys(board, "detail", "this picture");
+    const rows = Object.entries(WHAT).map(([name, what]) =>
+        el(
+          "div",
+          { "data-picture": name },
+          el("span", null, SV.messages.say("picture." + name)),
+          keys(board, name, what),
+        ),
+      ),
+      menu = el(
+        "details",
+        { class: "exports" },
+        el("summary", null, SV.messages.say("picture.save")),
+        el("div", null, rows),
+      );
+    menu.addEventListener("toggle", () => {
+      for (const row of rows) row.hidden = !board.list().length || !PICTURES[row.dataset.picture](board);
+    });
+    menu.addEventListener("focusout", (e) => {
+      if (!menu.contains(e.relatedTarget)) menu.open = false;
+    });
+    board.legend.querySelector(".tools").append(menu);
   }
 
   SV.boardPictures = { add };

@@ -18,7 +18,8 @@
     const w = Math.max(widest, Math.min(132, fit - 22)),
       gap = Math.max(12, Math.min(36, fit - w)),
       y = 34,
-      q = (n) => (n.q === null ? "" : "q " + f2(n.q));
+      cold = !(SV.why.temperature(v.lane) > 0) /* q is one-hot there and says nothing */,
+      q = (n) => (cold || n.q === null ? "" : "q " + f2(n.q));
     /* The position is written in full where it fits next to its q over every box, else only its number. */
     const place = nodes.every((n, i) => labelWidth("position " + (i + 1)) + labelWidth(q(n)) + 8 <= w)
       ? "position "

@@ -40,5 +40,16 @@
     if (on) board.shut.stage.set(true);
   }
 
-  SV.folding = { all, painting };
+  /* In Watch, figures and charts wait behind one key where the page asks for it (option `drawer`). */
+  function numbers(board, open) {
+    board.root.classList.toggle("numbers", open);
+    board.drawerKey.setAttribute("aria-expanded", String(open));
+    setText(board.drawerKey, SV.messages.say(open ? "numbers.close" : "numbers.open"));
+    board.later();
+  }
+
+  /* Whether only the strip, the text and one sentence are to be seen. */
+  const calm = (board) => board.root.classList.contains("drawer") && !board.root.classList.contains("numbers");
+
+  SV.folding = { all, painting, numbers, calm };
 })();

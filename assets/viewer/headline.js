@@ -7,7 +7,6 @@
   const M = SV.metrics,
     AS_FAST = SV.speed.CLOSE /* nearer than this is no difference that anybody would feel */,
     WIDE = 1.1 /* an interval whose ends are further apart is written out */,
-    ENOUGH = 8 /* passes of a lane, for a price of a pass to be more than chance */,
     MOST_TOKENS = 512 /* that one run may write */,
     LONG = 24 /* letters that fit beside a badge and a link on a phone */,
     HARD = 3; /* the step of the lesson "When it pays" that shows a round which lost */
@@ -147,28 +146,10 @@
     return { faster, fast: SV.messages.say(kind + (wide ? ".about" : ""), { value, low, high }) + again };
   }
 
-  /* What a round costs and gives: {each: tokens a round, even: tokens from which it pays, verify: plain passes that a pass over
-     guesses costs, share: of the time that guessing takes}; null where it is not known or of too few rounds. */
-  function price(lane, base) {
-    if (!base || M.isBaseline(lane) || !over(lane) || !over(base) || SV.serverFacts.is(lane) || SV.batch.totals(lane))
-      return null;
-    const mine = SV.timing.steadyOf(lane),
-      plain = SV.timing.steadyOf(base),
-      rounds = mine.seconds.length,
-      sum = (list) => list.reduce((a, b) => a + b, 0),
-      seconds = sum(mine.seconds);
-    if (Math.min(rounds, plain.seconds.length) < ENOUGH || !(seconds > 0) || !(sum(plain.verify) > 0)) return null;
-    return {
-      each: mine.tokens / rounds,
-      even: seconds / rounds / (sum(plain.seconds) / plain.tokens),
-      verify: sum(mine.verify) / rounds / (sum(plain.verify) / plain.seconds.length),
-      share: sum(mine.draft) / seconds,
-    };
-  }
   /* From how many tokens a round pays here; and where it was no faster, why: what a pass over guesses costs beside a plain one, and
      the share of the time that guessing took. */
   function reason(lane, base, runs) {
-    const of = price(lane, base),
+    const of = SV.price.of(lane, base),
       m = of && M.of(lane, lane.committed, base, runs);
     if (!of || !m.speed?.named) return "";
     const values = {
@@ -215,13 +196,14 @@
       this.pays = el("button", { class: "pays", on: { click: () => globalThis.SpecVizPage.lesson("pays", HARD) } });
       setText(this.pays, "When does it not pay?");
       this.pays.hidden = !globalThis.SpecVizPage?.lesson; /* a board alone has no lessons */
-      notice.say.after(this.pays);
+      notice.facts.before(this.pays);
       this.more = el("button", { class: "pays more", hidden: true, on: { click: () => this.writeOn() } });
       this.pays.after(this.more);
       this.aboutTitle = el("b");
       this.aboutText = el("span");
       this.why = el("span", { class: "why" });
-      this.about = el("p", { class: "about", hidden: true }, this.aboutTitle, " ", this.aboutText, " ", this.why);
+      this.same.after(this.why);
+      this.about = el("p", { class: "about", hidden: true }, this.aboutTitle, " ", this.aboutText);
       this.root = el("div", { class: "hero" }, this.text, this.about, notice.root);
     }
     /* v: {focus, base, race, empty, runs}; in a race the verdict stands here, which the ledger writes. */
@@ -242,7 +224,8 @@
     /* What a shipped recording shows, in its own words; of any run that was no faster, why. */
     describe(header, why) {
       const about = (header && header.about) || null;
-      this.about.hidden = !about && !why;
+      this.about.hidden = !about;
+      this.why.hidden = !why;
       setText(this.aboutTitle, about ? about.title + "." : "");
       setText(this.aboutText, about ? about.text : "");
       setText(this.why, why);
@@ -273,5 +256,5 @@
     }
   }
 
-  SV.headline = { Headline, say, reason, price };
+  SV.headline = { Headline, say, reason };
 })();

@@ -56,7 +56,6 @@
       this.keys = {};
       this.last = 0;
       this.timer = null;
-      this.saves = ""; /* the keys that save a picture: see board_pictures.js */
     }
     clicked(e) {
       const step = e.target.closest("[data-step]"),
@@ -120,6 +119,8 @@
       this.v = v;
       const r = v.round;
       if (!this.chosen && v.lane) this.tab = v.race || SV.why.temperature(v.lane) > 0 ? "why" : "token";
+      if (!v.race && SV.folding.calm(this.board))
+        this.tab = "token"; /* the sentence alone; numbers wait behind their key */
       if (r) v.sel = v.sel ?? defaultSel(r, v.phase);
       setText(
         this.title,
@@ -288,7 +289,6 @@
         ...[grammar, note].filter(Boolean),
       );
       for (const drawn of this.body.querySelectorAll("svg.lplot, svg.mask")) enlarge(drawn, this.board.big);
-      if (v.round && this.body.querySelector("svg.lplot, svg.mask, .card.probs")) this.body.append(this.saves);
     }
   }
 

@@ -7,6 +7,15 @@
   const TEXTS = {
     /* Titles of pictures (board_pictures.js) */
     "knob.gamma": "Draft length (gamma): how many tokens are guessed before one pass of the large model checks them.",
+    "picture.save": "Save",
+    "picture.passes": "Passes",
+    "picture.tree": "Draft of the round",
+    "picture.detail": "Probabilities or mask",
+    "picture.rate": "Throughput",
+    "picture.time": "Times",
+    "numbers.open": "Numbers: probabilities, mask, log, throughput, times \u25be",
+    "numbers.close": "Hide the numbers \u25b4",
+    "stage.prompt": "Prompt: ",
     "picture.probabilities": "probabilities of one token",
 
     /* The picture before a prompt (stage.js) */
@@ -90,6 +99,33 @@
     "quiz.after.refused": "The target wanted \u201c{other}\u201d.",
     "quiz.after.rule": "The method\u2019s rule decided it.",
 
+    /* "Be the draft" (panels/draft_game.js) */
+    "draftgame.title": "Be the draft",
+    "draftgame.lead":
+      "Ten places of the run on the board. Guess the next token; the large model judges, as it judged the draft.",
+    "draftgame.none": "The game needs a run whose draft was checked, with the candidates of the large model recorded.",
+    "draftgame.ask": "Which token comes next?",
+    "draftgame.at": "Place {at} of {of}",
+    "draftgame.next": "Next",
+    "draftgame.end": "Your result",
+    "draftgame.greedy":
+      "The large model writes \u201c{right}\u201d here. The draft guessed \u201c{draft}\u201d, which was {verdict}.",
+    "draftgame.drawn":
+      "A guess is kept with the probability that the large model gives it: {p}. The draft guessed \u201c{draft}\u201d, which was {verdict}.",
+    "draftgame.draft.kept": "kept",
+    "draftgame.draft.refused": "refused",
+    "draftgame.you": "You",
+    "draftgame.draft": "The draft ({title})",
+    "draftgame.score": "{kept} of {of} guesses kept",
+    "draftgame.result": "{rate} kept, {tokens} tokens a round, {speed} plain decoding\u2019s speed.",
+    "draftgame.result.slow": "{rate} kept, {tokens} tokens a round.",
+    "draftgame.how":
+      "Of these {rounds}. Tokens a round: as if every guess were kept with this share, at this draft\u2019s length; " +
+      "the speed: with a guesser as quick as this draft.",
+    "draftgame.again": "Play again",
+    "draftgame.copy": "Copy the result",
+    "draftgame.card": "the result",
+
     /* Under two distributions (distributions.js) */
     "dist.kept": "Accepted, so no residual is drawn.",
     "dist.z": " / Z with Z = {z}",
@@ -124,6 +160,7 @@
       "One more token of the large model, after a round whose guesses were all kept. Press to show only these.",
     "legend.ski": "Guessed after a refused token, so never looked at. Press to show only these.",
     "round.last_draft": " Nothing was drafted after it.",
+    "notice.facts": "About this run",
     "notice.target": "target (large model) {model}",
     "notice.small": " \u00b7 small model {model}",
     "notice.draft": " \u00b7 draft (guesses) {model}",
@@ -237,6 +274,7 @@
     "server.doubts": "Not believed: {doubts}.",
     "passes.block": "one block is one pass of the large model; its width is how many tokens it gave",
     "passes.block.small": "one block is one scale, painted by the large model or, outlined, by the small one",
+    "passes.even": "; marked below: fewer than the round cost",
     "passes.block.several":
       "one block is one round, and some took several passes of the large model; its width is how many tokens it gave",
     "round.passes": " from {passes} passes.",

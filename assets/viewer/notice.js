@@ -96,8 +96,17 @@
       this.say = el("span", { class: "say", role: "status" });
       this.button = el("button", { type: "button", class: "again", hidden: true, on: { click: () => this.press() } });
       this.meta = el("span", { class: "meta end" });
-      this.root = el("div", { class: "notice" }, this.badge, this.say, this.button, this.meta);
-      this.root.addEventListener("click", () => this.root.classList.toggle("open"));
+      this.facts = el(
+        "button",
+        { type: "button", class: "facts", "aria-expanded": "false", on: { click: () => this.unfold() } },
+        SV.messages.say("notice.facts"),
+      );
+      this.root = el("div", { class: "notice" }, this.badge, this.button, this.facts, this.say, this.meta);
+    }
+    /* Machine, turns and models, which a calm line keeps to itself. */
+    unfold() {
+      const open = this.root.classList.toggle("open");
+      this.facts.setAttribute("aria-expanded", String(open));
     }
     /* A live run that was saved and opened again is a recording of it. */
     paint({
@@ -138,7 +147,8 @@
           (remembered ? " " + remembered : "") +
           gap,
       );
-      /* On a phone machine and models take a line each until they are tapped; whatever a visitor must know stays whole. */
+      /* Machine and models are a press away; whatever a visitor must know stands in the line. */
+      this.facts.hidden = !header;
       this.root.classList.toggle("calm", Boolean(header && !text && !waits && !stale && !slow && !remembered && !gap));
       this.press = button?.press;
       this.button.hidden = !button;

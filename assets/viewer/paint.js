@@ -133,6 +133,8 @@
     const h = b.header();
     if (h !== b.askedOf) {
       b.askedOf = h;
+      setText(b.promptText, h && h.prompt ? SV.text.label(SV.text.visible(String(h.prompt.text || "")), 400) : "");
+      b.promptText.parentElement.hidden = !h?.prompt?.text;
       setText(b.asked, h && h.prompt ? SV.text.label(SV.text.visible(String(h.prompt.text || "")), 400) : "");
     }
     setAttr(b.marksBtn, "aria-pressed", String(b.ui.marks));

@@ -23,8 +23,9 @@
   /* A round that the small model wrote alone. */
   const small = (r) => r.why === "small";
 
-  /* One strip on a canvas of w by h; k rounds are reached, now is the round in view (or -1), n the places in all. */
-  function draw(c, p, lane, { k, now, n, w, h }) {
+  /* One strip on a canvas of w by h; k rounds are reached, now is the round in view (or -1), n the places in all; even: the tokens
+     from which a round pays, or null: blocks that gave fewer are marked below. */
+  function draw(c, p, lane, { k, now, n, w, h, even = null }) {
     if (w < 8 * PAD) return; /* not laid out yet */
     const unit = (w - 2 * PAD) / n,
       top = PAD,
@@ -50,6 +51,10 @@
         c.fillRect(left, top + tall - 4, Math.max(0.5, room), 4);
       }
       c.restore();
+      if (even !== null && r.upto - r.first < even) {
+        c.fillStyle = p.ink3;
+        c.fillRect(x, top + tall + 1.5, Math.max(0.6, wide - gap), 1.5);
+      }
     }
     const at = now >= 0 ? lane.rounds[now] : null;
     if (!at || !(at.upto > at.first)) return;
@@ -91,6 +96,9 @@
 
   /* The knobs of a lane, the draft length by its name and by the field's letter. */
   const knobs = (lane) => SV.stage.knobsOf(lane.header).replace(/\bgamma\b/, "draft length (gamma)");
+
+  /* The tokens from which a round of this lane pays, or null. */
+  const evenOf = (lane, base) => SV.price.of(lane, base)?.even ?? null;
 
   class Row {
     constructor(own) {
@@ -215,7 +223,14 @@
         row.say(x.lane, M.of(x.lane, x.lane.committed, base, v.runs));
         row.root.classList.toggle("focus", race && x.lane === focus);
         const c = sheet(row.canvas, v.width, this.board.strip);
-        draw(c, this.board.colors, x.lane, { k: x.k, now: -1, n: v.scale, w: v.width, h: this.board.strip });
+        draw(c, this.board.colors, x.lane, {
+          k: x.k,
+          now: -1,
+          n: v.scale,
+          w: v.width,
+          h: this.board.strip,
+          even: evenOf(x.lane, base),
+        });
       });
       if (this.list.lastChild !== this.open.root) this.list.append(this.open.root);
       if (focus && !race) this.open.say(focus, M.of(focus, focus.committed, base, v.runs));
@@ -228,7 +243,8 @@
         ),
       );
       this.axis.classList.toggle("bare", !v.views.length);
-      setText(this.mid, block(v.views.map((x) => x.lane)));
+      const marked = v.views.some((x) => (x.lane === focus || race) && evenOf(x.lane, base) !== null);
+      setText(this.mid, block(v.views.map((x) => x.lane)) + (marked ? SV.messages.say("passes.even") : ""));
       setText(this.end, v.views.every((x) => x.lane.done) ? "end" : "");
     }
     clicked(e) {
@@ -244,5 +260,5 @@
     }
   }
 
-  SV.passes = { block, Passes, scaleOf, draw, PAD };
+  SV.passes = { evenOf, block, Passes, scaleOf, draw, PAD };
 })();

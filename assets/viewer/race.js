@@ -144,7 +144,7 @@
             ),
             this.table,
           ),
-          SV.csv.key(() => SV.csv.lines(SV.csv.read(this.table.parentElement))),
+          SV.csv.key(() => SV.csv.lines(SV.csv.bare(SV.csv.read(this.table.parentElement)))),
         );
       }
       this.batchHead.hidden = !order.length;

@@ -169,7 +169,14 @@
       const c = sheet(this.canvas, w, h);
       if (v.race) this.lines(c, v, w, h);
       else if (v.lane)
-        SV.passes.draw(c, this.board.colors, v.lane, { k: v.k, now: v.round, n: this.board.scale, w, h });
+        SV.passes.draw(c, this.board.colors, v.lane, {
+          k: v.k,
+          now: v.round,
+          n: this.board.scale,
+          w,
+          h,
+          even: v.lane ? SV.passes.evenOf(v.lane, this.board.base()) : null,
+        });
     }
 
     lines(c, v, w, h) {

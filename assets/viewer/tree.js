@@ -191,7 +191,7 @@
           css: { "padding-left": 8 + (tree ? (depth - 1) * 14 : 0) + "px" },
         },
         el("bdi", { class: "t " + cls, "data-v": SV.tokens.VERDICT_NAMES[cls] }, label),
-        el("span", { class: "q" }, q === null ? "" : "q " + f2(q)),
+        el("span", { class: "q" }, q === null || !(SV.why.temperature(v.lane) > 0) ? "" : "q " + f2(q)),
         el("span", { class: "v" }, say),
       );
     let hidden = 0;

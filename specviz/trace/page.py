@@ -75,7 +75,7 @@ def gradio_parts(**options: Any) -> dict[str, str]:
     """Return `html_template` and `js_on_load` for one `gr.HTML`, and the `css` for `launch(css=...)`.
 
     `options` of the board: `layout` ("watch", "race"; default by the number of methods), `autoplay`,
-    `plotly`.
+    `plotly`, `drawer` (figures wait behind one key).
     """
     js, css = viewer_assets()
     glue = (VIEWER / "gradio.js").read_text(encoding="utf-8")

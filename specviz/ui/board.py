@@ -31,7 +31,7 @@ def read_script(name: str) -> str:
 def board(value: str) -> gr.HTML:
     """Return the board component: all lanes, the inspector, the round navigation and the figures. Its value
     is the last few live frames (docs/TRACE.md)."""
-    parts = gradio_parts()
+    parts = gradio_parts(drawer=True)
     return gr.HTML(
         value,
         html_template=parts["html_template"],

@@ -51,7 +51,7 @@
     "headline: from how many tokens a round pays is the price that was measured"(SV, fx) {
       each(SV, fx, (kind, lanes, base) => {
         for (const lane of lanes) {
-          const of = SV.headline.price(lane, base);
+          const of = SV.price.of(lane, base);
           if (!of) continue;
           const speed = SV.timing.against(lane, base, true, 1).value;
           ok(Math.abs(of.each / of.even / speed - 1) < 1e-9, `${kind}: ${of.each} / ${of.even} is not ${speed}`);
@@ -135,8 +135,8 @@
           for (const r of l.rounds)
             for (const j of r.raw.trials) {
               const q = { l, r, j, node: r.all[j.node] },
-                before = P.quizSays.before(q),
-                after = P.quizSays.after(q);
+                before = P.quiz.beforeId(q),
+                after = P.quiz.afterId(q);
               for (const id of [before, after]) ok(Object.hasOwn(SV.messages.TEXTS, id), id);
               if (before === "quiz.before.drawn") ok(j.a < 1, `${kind}: it could not lose`);
               if (before === "quiz.before.certain") ok(j.a >= 0.9995 && j.verdict === "accepted", kind);
@@ -168,6 +168,37 @@
         says = (id) => SV.messages.say(id, { title: "x", at: "25", n: "12", times: "3" });
       same(SV.circles.sentence(own, plain), says("circles.both"), "both");
       same(SV.circles.sentence(own, other), says("circles"), "the method alone");
+    },
+    "be the draft: the right token is among four, the draft's own guess is judged as it was, and the sums are the Lab's"(
+      SV,
+      fx,
+    ) {
+      const G = P.draftGame;
+      let asked = 0;
+      each(SV, fx, (kind, _, __, records) => {
+        for (const l of P.traceLanes.lanes(records).filter((x) => !x.baseline)) {
+          const list = G.places(l),
+            game = G.choose(list, 3);
+          same(
+            game.map((x) => x.candidates),
+            G.choose(list, 3).map((x) => x.candidates),
+            "the same seed is the same game",
+          );
+          for (const place of game) {
+            asked++;
+            ok(new Set(place.candidates).size === G.CANDIDATES && place.candidates.includes(place.right), kind);
+            if (l.temperature > 0) continue;
+            ok(G.keeps(place, place.right), `${kind}: the right one`);
+            same(G.keeps(place, place.draft), place.draftKept, `${kind}: the draft's own guess`);
+            for (const tok of place.candidates) same(G.keeps(place, tok), tok === place.right, kind);
+          }
+          const none = G.outcome(l, 0, 10),
+            all = G.outcome(l, 10, 10);
+          same(none.tokens, 1, "nothing kept is one token a round");
+          if (l.rounds.some((r) => r.depth)) ok(all.tokens > 1 && (all.speed === null || all.speed > none.speed), kind);
+        }
+      });
+      ok(asked > 20, "places: " + asked);
     },
     "the notice names machine and state of its header, also where fields are missing"(SV, fx) {
       each(SV, fx, (kind, lanes) => {

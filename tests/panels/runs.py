@@ -8,7 +8,9 @@ from typing import Any
 from specviz.core import Sampling
 from specviz.run.racing import race
 from specviz.run.session import Session
+from specviz.trace.files import Trace
 from specviz.trace.recorder import Recorder
+from specviz.ui.start_content import RECORDED
 
 from ..run.fakes import FakeLoaded
 
@@ -55,6 +57,8 @@ def every_kind() -> dict[str, list[dict]]:
     runs["no plain lane"] = [r for r in greedy if r["lane"] == 0]
     runs["repeated"] = _with_repeats(greedy)
     runs["empty"] = []
+    runs["shipped"] = Trace.load(RECORDED).records
+    runs["shipped sampled"] = Trace.load(RECORDED.parent / "sampled.jsonl.gz").records
     return runs
 
 

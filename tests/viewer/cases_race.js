@@ -86,7 +86,7 @@
         return made;
       };
       const plain = timed(0, "autoregressive", 0, 0.1),
-        of = (made) => SV.headline.price(made, plain);
+        of = (made) => SV.price.of(made, plain);
       const slow = of(timed(1, "Slow", 0.075, 0.15));
       same([slow.verify.toFixed(2), slow.share.toFixed(2), slow.even.toFixed(2), slow.each], ["1.50", "0.33", "2.25", 1], "price");
       const words = SV.headline.reason(timed(1, "Slow", 0.075, 0.15), plain);
@@ -242,6 +242,22 @@
       ok(said.endsWith(": same text."), said);
       const csv = SV.figures.finalFigures(fast, plain, 1);
       same([csv.speedup, csv.speedup_low, csv.counted], ["", "", "no"], "csv");
+    },
+    "a table as CSV: bare numbers, the unit in the head, an interval in columns of its own"(SV) {
+      const rows = [
+        ["method", "tokens/s", "times", "kept", "took", "note"],
+        ["A", "46 (44 to 48)", "1.40\u00d7", "33 %", "12.5 ms", "3 of 4"],
+        ["B, =1", "\u2013", "0.98\u00d7", "7 %", "1.2 s", ""],
+      ];
+      same(
+        SV.csv.bare(rows),
+        [
+          ["method", "tokens/s", "tokens/s low", "tokens/s high", "times", "kept (%)", "took (s)", "note"],
+          ["A", 46, 44, 48, 1.4, 33, 0.0125, "3 of 4"],
+          ["B, =1", "", "", "", 0.98, 7, 1.2, ""],
+        ],
+        "columns",
+      );
     },
     "a table's values are bare numbers, with an interval in columns of its own"(SV) {
       const [plain, fast] = [lane(0, "autoregressive", [2]), lane(1, "Fast", [1])],
