@@ -13,7 +13,8 @@
     CONFIDENCE = 0.95,
     CLOSE = 1.05,
     SLACK = 1.15,
-    BUSY = 0.05;
+    BUSY = 0.05,
+    FEW = 2;
 
   /** @param {number[]} list */
   function median(list) {
@@ -32,7 +33,8 @@
     const usual = new Map([...groups].map(([size, list]) => [size, median(list)])),
       slow = seconds.map((took, i) => {
         const known = usual.get(sizes[i]);
-        return took > SLOW * known && took - known > least;
+        /* a size of 0 is no pass of the target, or no draft: what took the time is not known */
+        return !sizes[i].startsWith("0/") && took > SLOW * known && took - known > least;
       });
     return {
       seconds: seconds.map((took, i) => (slow[i] ? usual.get(sizes[i]) : took)),
@@ -133,7 +135,7 @@
     return { value, low, high, ...out, named, clear: named && low > 1 && value >= CLOSE };
   }
   /** @param {number} replaced @param {number} of */
-  const isBusy = (replaced, of) => replaced > BUSY * of;
+  const isBusy = (replaced, of) => replaced > Math.max(FEW, BUSY * of);
 
   SV.speed = { steady, speedup, medianInterval, randomFractions, median, isBusy, CLOSE, SLACK, WIDEST };
 })();

@@ -25,7 +25,10 @@ TAIL = 0.025  # share of the samples beyond each end of the interval
 CONFIDENCE = 0.95  # of an interval of paired runs
 CLOSE = 1.05  # ratio of speeds below which there is no difference
 SLACK = 1.15  # factor by which a speed-up may exceed the tokens per pass
+ENOUGH = 4  # passes of each half, for a step to be more than chance
+STEADY = 1.25  # ratio of the passes of two halves above which a machine changed its speed
 BUSY = 0.05  # share of replaced passes above which a machine is called busy
+FEW = 2  # replaced passes that are no sign of a busy machine
 
 
 class TimedRound(NamedTuple):
@@ -121,7 +124,10 @@ def _replace(seconds: list[float], sizes: list[tuple[int, int]], least: float) -
     for took, size in zip(seconds, sizes):
         groups.setdefault(size, []).append(took)
     usual = {size: median(group) for size, group in groups.items()}
-    slow = [took > SLOW * usual[s] and took - usual[s] > least for took, s in zip(seconds, sizes)]
+    # a size of 0 is no pass of the target, or no draft: what took the time is not known
+    slow = [
+        s[0] > 0 and took > SLOW * usual[s] and took - usual[s] > least for took, s in zip(seconds, sizes)
+    ]
     return [usual[s] if bad else took for took, s, bad in zip(seconds, sizes, slow)], sum(slow)
 
 
@@ -139,6 +145,8 @@ def speedup(plain: LaneTimes, ours: LaneTimes) -> Speed:
     replaced, of = base.replaced + mine.replaced, base.of + mine.of
     if not pairs:
         return Speed(None, None, None, replaced, of, False, False)
+    if plain is ours:
+        return Speed(1.0, 1.0, 1.0, base.replaced, base.of, True, False)
     value = median(pairs)
     low, high = median_interval(pairs)[:2] if len(pairs) > 1 else _bootstrap(base, mine)
     possible = ours.tokens_per_pass is None or value <= max(1.0, ours.tokens_per_pass) * SLACK
@@ -148,9 +156,25 @@ def speedup(plain: LaneTimes, ours: LaneTimes) -> Speed:
     )
 
 
+def step(rounds: Sequence[TimedRound]) -> float:
+    """Return the largest ratio of the median passes of a lane's first and second half, among passes for as many
+    tokens; 1.0 where no size has enough of them. A steady machine gives about 1."""
+    groups: dict[tuple[int, int], list[float]] = {}
+    for r in rounds:
+        groups.setdefault((r.passes, r.rows), []).append(r.verify)
+    most = 1.0
+    for group in groups.values():
+        half = len(group) // 2
+        first, last = group[:half], group[-half:] if half else []
+        if half >= ENOUGH and min(median(first), median(last)) > 0:
+            ratio = median(last) / median(first)
+            most = max(most, ratio, 1 / ratio)
+    return most
+
+
 def is_busy(replaced: int, of: int) -> bool:
     """Return whether so many passes were replaced that the machine is called busy."""
-    return replaced > BUSY * of
+    return replaced > max(FEW, BUSY * of)
 
 
 def _bootstrap(plain: Steady, ours: Steady) -> tuple[float | None, float | None]:

@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from ..trace.speed import STEADY, is_busy, lane_times, steady, step
 from ..zoo.codec import SAMPLE, sample_picture
 from ..zoo.registry import register
 from .engine import Engine, run_lanes
@@ -32,7 +33,8 @@ SHOWN = ("title", "about", "layout", "panel")  # how the page shows a recording,
 
 
 def record(out: Path, engine: Engine, **asked: Any) -> int:
-    """Run a request and save its trace; return the number of records. Raises Refused."""
+    """Run a request and save its trace; return the number of records. Raises Refused, also where the passes of
+    a lane became slower or faster on the way."""
     from ..trace.file_writer import write_file
     from ..trace.files import Trace
 
@@ -52,6 +54,9 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
     failed = next((r["why"] for r in records if r["type"] == "error"), None)
     if failed:
         raise Refused("run.engine", why=failed)
+    unsteady = unsteady_lanes(records)
+    if unsteady:
+        raise Refused("recording.unsteady", lanes=", ".join(unsteady))
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".gz":
         text = "".join(
@@ -61,6 +66,19 @@ def record(out: Path, engine: Engine, **asked: Any) -> int:
     else:
         Trace(records).save(out)
     return len(records)
+
+
+def unsteady_lanes(records: list[dict[str, Any]]) -> list[str]:
+    """Return the methods of a trace whose passes became slower or faster on the way, or of which many were
+    interrupted: their times are not fit to be shown."""
+    heads = {r["lane"]: r["method"]["key"] for r in records if r["type"] == "header"}
+    found = []
+    for lane, key in heads.items():
+        rounds = lane_times(records, lane).rounds
+        own = steady(rounds)
+        if step(rounds) > STEADY or is_busy(own.replaced, own.of):
+            found.append(key)
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -121,6 +121,7 @@ TEXTS = {
     "stored.folder": "The server cannot write to the folder of its runs.",
     "stored.route": "A run is stored with POST /runs, as application/gzip or application/jsonl, and read with GET /runs/HASH.",
     # recordings
+    "recording.unsteady": "The machine changed its speed during the run ({lanes}): record again when it is quiet.",
     "recording.name": "There is no recording {name!r}; there are {names}.",
     # the OpenAI-compatible endpoint
     "openai.field": "{field} is not supported by this server.",

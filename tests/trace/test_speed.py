@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from specviz.trace.speed import LaneTimes, RunTime, TimedRound, lane_times, speedup, steady
+from specviz import ROOT
+from specviz.trace.files import Trace
+from specviz.trace.speed import LaneTimes, RunTime, TimedRound, lane_times, speedup, steady, step
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 SHARED = json.loads((VECTORS / "speed.json").read_text(encoding="utf-8"))["cases"]
@@ -50,6 +52,26 @@ def test_the_interval_of_recorded_busy_runs_holds_the_quiet_value() -> None:
         assert found.named and found.low is not None and found.high is not None
         held.append(found.low <= BUSY["quiet"] <= found.high)
     assert sum(held) >= ENOUGH * len(held)
+
+
+RECORDINGS = sorted(name.name for name in (ROOT / "assets" / "traces").glob("*.jsonl*"))
+STEPS = pytest.mark.xfail(strict=True, reason="the plain lane slows down in its middle: to be recorded anew")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=STEPS) if n == "first.jsonl" else n for n in RECORDINGS]
+)
+def test_a_shipped_recording_is_of_a_steady_machine(name: str) -> None:
+    from specviz.ui.make_recordings import unsteady_lanes
+
+    assert not unsteady_lanes(Trace.load(ROOT / "assets" / "traces" / name).records)
+
+
+def test_a_machine_that_changes_its_speed_is_seen() -> None:
+    passes = [TimedRound(1, 1, 1, 0.01, 0, 0, 0.0, 0.0)] * 8
+    slower = [r._replace(verify=0.016) for r in passes]
+    assert step(passes) == 1.0 and step(passes + slower) == pytest.approx(1.6)
+    assert step(passes[:3] + slower[:3]) == 1.0  # too few to tell
 
 
 def _burn() -> None:

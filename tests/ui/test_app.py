@@ -133,12 +133,18 @@ def test_a_conversation_longer_than_the_context_is_refused(real):
         client.predict(prompt="and?", methods=["speculative"], target="../../x", api_name="/run")
 
 
-def test_a_recording_can_be_made(tmp_path, capsys):
+def test_a_recording_can_be_made_on_a_steady_machine_only(tmp_path, capsys, monkeypatch):
     from specviz import Trace
+    from specviz.ui import make_recordings
     from specviz.ui.make_recordings import main
 
     out = tmp_path / "sub" / "x.jsonl"
-    assert main(["--out", str(out), "--methods", "speculative", "--max-new-tokens", "8"]) == 0
+    asked = ["--out", str(out), "--methods", "speculative", "--max-new-tokens", "8"]
+    monkeypatch.setattr(make_recordings, "unsteady_lanes", lambda records: ["speculative"])
+    assert main(asked) == 1 and not out.exists()
+    assert "recording.unsteady" in codes(capsys.readouterr().err.strip(), TEXTS)
+    monkeypatch.setattr(make_recordings, "unsteady_lanes", lambda records: [])
+    assert main(asked) == 0
     trace = Trace.load(out)
     assert trace.header(0)["mode"] == "recorded" and len(trace.lanes) == 2
     assert trace.header(0)["baseline_run_id"] == trace.header(1)["run_id"]
