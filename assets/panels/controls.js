@@ -30,7 +30,12 @@
     const root = el(
       "div",
       { class: "pn-rail", role: "tablist", "aria-label": label, "aria-orientation": "vertical" },
-      tabs,
+      items.map((it, i) => [
+        it.group && it.group !== items[i - 1]?.group
+          ? el("span", { class: "pn-group", role: "presentation" }, it.group)
+          : null,
+        tabs[i],
+      ]),
     );
     const body = el("div", { class: "pn-body", role: "tabpanel", id: id + "-body", tabindex: "-1" });
     root.addEventListener("keydown", (e) => {

@@ -318,6 +318,27 @@
   };
 
   /* An example fills the prompt and chooses its methods, and says so where others were chosen. */
+  /** What the visitor had chosen before an example set it: {name: value}, or null.
+   * @type {Record<string, any> | null} */
+  let own = null;
+  const EMPTY = { target: "", temperature: 0 };
+  function backFrom(set) {
+    const now = page.choices(),
+      kept = own ?? {};
+    for (const name of Object.keys(set ?? {})) if (!(name in kept)) kept[name] = now[name] ?? EMPTY[name] ?? null;
+    const back = Object.fromEntries(Object.entries(kept).filter(([name, x]) => !(set && name in set) && x !== null));
+    own = set ? kept : null;
+    return Object.keys(back).length ? back : null;
+  }
+  /* A new conversation begins with the visitor's own model and settings, too. */
+  document.addEventListener("click", (event) => {
+    if (!(/** @type {HTMLElement} */ (event.target).closest?.("#new-chat"))) return;
+    const back = backFrom(null);
+    if (!back) return;
+    page.pending = back;
+    queueMicrotask(() => page.send("input"));
+  });
+
   page.example = ({ prompt, look, methods, titles, set }, chosen) => {
     let was = [];
     try {
@@ -327,9 +348,10 @@
     }
     const same = was.length === methods.length && methods.every((key) => was.includes(key)),
       says = same ? "" : `It runs with ${titles.join(" and ")}: that replaces what was chosen.`;
-    if (set) {
-      /* what only some examples choose: a model of their own, a temperature */
-      page.pending = { ...set, prompt, methods };
+    /* What only some examples choose, a model of their own or a temperature, ends with the next example that does not. */
+    const back = backFrom(set);
+    if (set || back) {
+      page.pending = { ...back, ...set, prompt, methods };
       queueMicrotask(() => page.send("input"));
     }
     return [

@@ -29,6 +29,8 @@
       ...(target ? { target } : {}),
     };
   }
+  /* What the controls hold, for what changes them for a while only. */
+  page.choices = () => choices() ?? {};
   addEventListener("pagehide", () => {
     try {
       const now = choices();
