@@ -22,6 +22,8 @@ def test_a_reload_keeps_the_choices_and_no_prompt(visit):
     open_fields(page)
     page.fill("#seed input", "7")
     page.fill("#temperature input", "0.5")
+    page.fill("#length input", "48")
+    page.fill("#repeats input", "3")
     page.fill("#prompt textarea", "mine")
     page.evaluate("SpecVizPage.pending = { methods: ['lookup'] }; SpecVizPage.send('input')")
     page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'lookup'")
@@ -30,12 +32,34 @@ def test_a_reload_keeps_the_choices_and_no_prompt(visit):
         "document.querySelector('#seed input')?.value === '7' && document.querySelector('.pg-pick')?.dataset.on === 'lookup'"
     )
     assert page.input_value("#temperature input") == "0.5" and page.input_value("#prompt textarea") == ""
+    assert [page.input_value(f"#{name} input") for name in ("length", "repeats")] == ["48", "3"]
     other = visit()
     other.wait_for_function("document.querySelector('.pg-pick')?.dataset.on")
     assert (
         other.input_value("#seed input") == "0"
         and other.evaluate("document.querySelector('.pg-pick').dataset.on") != "lookup"
     )
+
+
+@pytest.mark.parametrize("leave", ["example", "new chat"])
+def test_what_an_example_sets_ends_with_the_next_one_and_with_a_new_chat(visit, leave):
+    page = visit()
+    open_fields(page)
+    page.fill("#temperature input", "0.4")
+    page.fill("#length input", "40")
+    example = "(set) => SpecVizPage.example({ prompt: 'x', look: '', methods: ['lookup'], titles: ['L'], set }, '[]')"
+    page.evaluate(example, {"temperature": 0.9, "length": 24})
+    page.wait_for_function("document.querySelector('#temperature input').value === '0.9'")
+    page.wait_for_function("document.querySelector('#length input').value === '24'")
+    if leave == "example":
+        page.evaluate(example, None)
+    else:
+        page.evaluate(
+            "document.querySelector('#board').insertAdjacentHTML('beforeend', '<i id=new-chat></i>')"
+        )
+        page.evaluate("document.querySelector('#new-chat').click()")
+    page.wait_for_function("document.querySelector('#temperature input').value === '0.4'")
+    page.wait_for_function("document.querySelector('#length input').value === '40'")
 
 
 def test_the_top_row_presents_and_escape_ends_it(page):
