@@ -24,6 +24,7 @@ from . import (
     context_costs,
     doctor,
     export,
+    labs,
     load_test,
     models,
     recommend,
@@ -195,7 +196,7 @@ def parser() -> Parser:
     load_test.add(command, lambda sub: (_sampling(sub), _models(sub)))
     context_costs.add(command, _models)
     claims.add(command, _models)
-    for module in (models, export, recommend, serve, serve_vllm, space):
+    for module in (models, export, labs, recommend, serve, serve_vllm, space):
         module.add(command)
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
     doctor.add(command, _models)

@@ -1,0 +1,260 @@
+"""The exercise "find the silent acceptance killer": the wiring of an EAGLE head, with one mistake that leaves the text
+right and lowers acceptance.
+
+The engine drafts on the small target with its shipped EAGLE head (Li et al. 2401.15077). What the head reads goes
+through four functions of the submission; one of them is wrong, which one depends on the student's name."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..core import Parts, Sampling, Scores, State
+from ..core.errors import CodedError
+from ..drafters.heads.features import FeatureDrafter, FeatureModel
+from ..drafters.model.chain import DraftChain
+from ..evidence.certificate import plain_decoding
+from ..loops import speculate
+from ..policies import Fixed
+from ..trace.events import Committed
+from ..verifiers import TokenRejection
+from .engine_checks import short, whole
+from .exercise import Check, Code, Exercise, Mistake, Report, failed, passed, source_of_numbers
+from .submission import SubmissionError, TrustedCode
+
+TARGET = "Llama-specviz-16M"
+QUESTIONS = ("Tell me a short story.", "What is a cat?")
+TOKENS = 40
+MOST = 64  # positions that a drafted token may stand after the text
+DRAFT = 4
+LAYER = "layer:4"
+LAST = "layer:7"  # the input of the last layer
+ENOUGH = 0.97  # of the right wiring's tokens per pass
+CHAT = """def chat(question):
+    return "<|user|>\\n" + question + "<|end|>\\n<|assistant|>\\n"
+"""
+OTHER_CHAT = """def chat(question):
+    return "### Human: " + question + "\\n### Assistant: "
+"""
+FEATURE = """def feature(states):
+    return states["final"]
+"""
+TOKEN = """def token_of(position, tokens):
+    return tokens[position + 1]
+"""
+POSITION = """def draft_position(last, depth):
+    return last + depth
+"""
+RIGHT = {"chat": CHAT, "feature": FEATURE, "token_of": TOKEN, "draft_position": POSITION}
+
+
+def wired(**changed: str) -> str:
+    """Return the wiring with some functions replaced."""
+    return "\n\n".join((RIGHT | changed).values())
+
+
+MISTAKES = (
+    Mistake(
+        "shift_by_one",
+        "a shift by one: the head reads the state of a position with the token of the same position; it was trained with the "
+        "token after it",
+        wired(token_of=TOKEN.replace("position + 1", "position")),
+    ),
+    Mistake(
+        "before_the_norm",
+        "the state before the last layer and the final norm: the head was trained on the state after the norm",
+        wired(feature=FEATURE.replace('"final"', f'"{LAST}"')),
+    ),
+    Mistake(
+        "wrong_layer",
+        "the state of another layer: the head was trained on the last one",
+        wired(feature=FEATURE.replace('"final"', f'"{LAYER}"')),
+    ),
+    Mistake(
+        "positions_off",
+        "positions off by one: drafted tokens stand one position further on than in training",
+        wired(draft_position=POSITION.replace("last + depth", "last + depth + 1")),
+    ),
+    Mistake(
+        "positions_restart",
+        "positions that begin again: drafted tokens are counted from the beginning of the draft, not of the text",
+        wired(draft_position=POSITION.replace("last + depth", "depth")),
+    ),
+    Mistake(
+        "unit_length",
+        "a state scaled to length 1: the head was trained on the state as it is",
+        wired(
+            feature=FEATURE.replace(
+                'states["final"]', 'states["final"] / states["final"].norm(dim=-1, keepdim=True)'
+            )
+        ),
+    ),
+    Mistake(
+        "wrong_template",
+        "the wrong chat template: target and head were trained with another one, so the head guesses badly what the target says",
+        wired(chat=OTHER_CHAT),
+    ),
+)
+
+
+class WiredModel(FeatureModel):
+    """The EAGLE head, wired by a submission."""
+
+    code: Code
+
+    def wire(self, code: Code) -> None:
+        """Use this submission."""
+        self.code = code
+        branch = self.rows.branch
+
+        def moved(embeds: Tensor, features: Tensor, parents: Any, depths: Any) -> Tensor:
+            last = self.rows.first + self.rows.count - 1
+            positions = [_number(code, "draft_position", last, int(depth)) for depth in depths]
+            return branch(
+                embeds, features, parents, [min(MOST, max(1 - last, one - last)) for one in positions]
+            )
+
+        self.rows.branch = moved  # type: ignore[method-assign]
+
+    def read_features(self, scores: Scores) -> Tensor:
+        final = scores.hidden_states["final"]
+        states = {
+            "final": final,
+            LAST: scores.hidden_states[LAST],
+            LAYER: scores.hidden_states[LAYER],
+        }
+        found = self.code.call("feature", {name: one.float() for name, one in states.items()})
+        if not isinstance(found, Tensor) or found.shape != final.shape:
+            raise SubmissionError(
+                "answer.feature", name=self.code.name, answer=short(getattr(found, "shape", found))
+            )
+        return found.to(final.dtype)
+
+    def sync(self, tokens: list[int]) -> bool:
+        if self._waiting and tokens == self.tokens:
+            features, self._waiting = torch.cat(self._waiting), []
+            first = len(tokens) - len(features) - 1
+            ids = [_number(self.code, "token_of", first + i, tokens) for i in range(len(features))]
+            if not all(0 <= one < self.vocab for one in ids):
+                raise SubmissionError("answer.token_of", name=self.code.name, answer=short(ids))
+            with torch.inference_mode():
+                self._kind = features.dtype
+                self._tip = self.root_output(self.rows.read(self.target.embed(ids), features))
+        return super().sync(tokens)
+
+
+class WiredDrafter(FeatureDrafter):
+    """Drafter of a chain with an EAGLE head that a submission wires."""
+
+    model_class = WiredModel
+    model: WiredModel
+
+    def __init__(self, head: Any, code: Code):
+        super().__init__(head, DraftChain)
+        self.hidden_states = frozenset({"final", LAST, LAYER})
+        self.model.wire(code)
+
+
+def _number(code: Code, function: str, *args: Any) -> int:
+    try:
+        return whole(code.call(function, *args))
+    except (TypeError, ValueError):
+        raise SubmissionError("answer.whole", name=code.name, function=function) from None
+
+
+@cache
+def loaded() -> Any:
+    """Return the small target with its head. Raises ZooError."""
+    from ..zoo import load
+
+    return load(TARGET, None, "cpu", deterministic=True)
+
+
+def measure(code: Code) -> SimpleNamespace:
+    """Run the wiring on the small target at temperature 0. Return tokens per pass, and whether the text equals plain
+    decoding."""
+    rounds, tokens, equal = 0, 0, True
+    target = loaded()
+    kit = target.kit()
+    parts = Parts(WiredDrafter(kit.head("eagle"), code), Fixed(DRAFT), TokenRejection())
+    with torch.inference_mode():
+        for question in QUESTIONS:
+            text = code.call("chat", question)
+            if not isinstance(text, str) or not text or len(text) > 2000:
+                raise SubmissionError("answer.chat", name=code.name, answer=short(text))
+            ids = list(target.tokenizer.encode(text, add_special_tokens=False))
+            state = State(list(ids), Sampling(0.0), limit=TOKENS)
+            with closing(speculate(parts, kit.target, state)) as events:
+                rounds += sum(isinstance(event, Committed) for event in events)
+            written = state.tokens[len(ids) :]
+            tokens += len(written)
+            equal = equal and plain_decoding(target.open_target(), ids, TOKENS)[0] == written
+    return SimpleNamespace(rate=tokens / max(1, rounds), equal=equal, tokens=tokens)
+
+
+@cache
+def rate_of(source: str) -> float:
+    """Return the tokens per pass of a known wiring."""
+    return measure(TrustedCode(source)).rate
+
+
+def probe(code: Code) -> tuple[Any, ...]:
+    """Return what the four functions answer to a few arguments."""
+    states = {name: torch.full((2, 3), float(i)) for i, name in enumerate(("final", LAST, LAYER))}
+    feature = code.call("feature", states)
+    return (
+        code.call("chat", "Why?"),
+        feature.tolist() if isinstance(feature, Tensor) else None,
+        tuple(_number(code, "token_of", at, [9, 8, 7, 6, 5, 4]) for at in range(4)),
+        tuple(_number(code, "draft_position", last, depth) for last in (3, 10) for depth in (1, 2, 3)),
+    )
+
+
+def check(code: Code, student: str, report: Report) -> None:
+    """Check a submission."""
+    try:
+        found, aim = measure(code), rate_of(wired())
+    except CodedError as error:
+        report.checks.append(failed("small target", "target.missing", {}, why=str(error)))
+        return
+    figures = {"tokens_per_pass": round(found.rate, 3), "right": round(aim, 3)}
+    report.checks.append(
+        passed("greedy text", "greedy.equal", {}, tokens=found.tokens)
+        if found.equal
+        else failed("greedy text", "text.differs", {})
+    )
+    report.checks.append(_acceptance(code, found.rate, aim, figures, report))
+
+
+def _acceptance(code: Code, rate: float, aim: float, figures: dict[str, Any], report: Report) -> Check:
+    answers = probe(code)
+    for mistake in MISTAKES:
+        if answers == probe(TrustedCode(mistake.source)):
+            report.behaves_like = mistake.key
+            values = {"sentence": mistake.sentence, "rate": rate, "aim": aim}
+            return failed("acceptance", "acceptance.known", figures, **values)
+    if rate >= ENOUGH * aim:
+        return passed("acceptance", "acceptance.right", figures, rate=rate, aim=aim)
+    return failed("acceptance", "acceptance.low", figures, rate=rate, aim=aim)
+
+
+def planted(student: str) -> Mistake:
+    """Return the mistake that a student is to find: one that costs acceptance. Wrong positions cost this head, of one
+    layer, next to nothing."""
+    costly = [one for one in MISTAKES if not one.key.startswith("positions")]
+    return source_of_numbers(student, "silent_killer").choice(costly)
+
+
+ACCEPTANCE_KILLER = Exercise(
+    "silent_killer",
+    "Find the silent acceptance killer",
+    tuple(RIGHT),
+    lambda student: {"WIRING": planted(student).source},
+    check,
+    MISTAKES,
+)
