@@ -32,6 +32,7 @@ from . import (
     run_server,
     serve,
     serve_vllm,
+    site,
     space,
 )
 from .errors import INTERRUPTED, WRONG_USAGE, status_of
@@ -196,7 +197,7 @@ def parser() -> Parser:
     load_test.add(command, lambda sub: (_sampling(sub), _models(sub)))
     context_costs.add(command, _models)
     claims.add(command, _models)
-    for module in (models, export, labs, recommend, serve, serve_vllm, space):
+    for module in (models, export, labs, recommend, serve, serve_vllm, site, space):
         module.add(command)
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
     doctor.add(command, _models)

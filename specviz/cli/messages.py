@@ -39,6 +39,7 @@ TEXTS = {
     "tokens per second are of the busy machine.",
     "run.head_unused": "None of {tried} tries of the trained head or draft was accepted: is it for this model ({target})?",
     "vllm.missing": "vLLM is not installed here: pip install vllm, on a machine with a GPU.",
+    "site.written": "{path}/index.html: {files} files, {size:.1f} MB",
     "labs.name": "labs {action} takes a name.",
     "labs.step": "{mark} {name}: {sentence}",
     "labs.passed": "{name}: passed.",

@@ -19,7 +19,8 @@ from .submission import SubmissionError
 TARGET = "Llama-specviz-16M"
 HEADS = 3
 LENGTH = 32  # tokens of a document
-DOCUMENTS = (500, 100)  # for training, and for the check
+PIECE = 512  # tokens that the target reads at once; a piece holds several documents
+DOCUMENTS = (512, 128)  # for training, and for the check
 SECONDS = 120.0  # of training
 AIMS = (0.42, 0.25, 0.17)  # accuracy of each head that is to be reached on new texts
 GAP = 2.0  # accuracy on training texts over that on new ones: learnt by heart
@@ -51,24 +52,25 @@ def texts(seed: int, train: int = DOCUMENTS[0], new: int = DOCUMENTS[1]) -> tupl
     whole = torch.as_tensor(store.array.tokens.astype("int64"))
     count = train + new
     source = torch.Generator().manual_seed(seed)
-    outside = (whole < 0) | (whole >= loaded.vocab)  # separators of documents
-    starts = torch.cat([torch.zeros(1, dtype=torch.long), outside.nonzero().flatten() + 1])
-    lengths = torch.cat([starts[1:] - 1, torch.tensor([len(whole)])]) - starts
-    starts = starts[lengths >= LENGTH]
-    starts = starts[torch.randperm(len(starts), generator=source)[:count]]
-    chosen = whole[starts[:, None] + torch.arange(LENGTH)]
+    whole = whole[(whole >= 0) & (whole < loaded.vocab)]  # without the separators of documents
+    pieces = whole[: len(whole) // PIECE * PIECE].view(-1, PIECE)
+    chosen = pieces[torch.randperm(len(pieces), generator=source)[: -(-count * LENGTH // PIECE)]]
     target, rows = loaded.open_target(), []
     target.capture(frozenset({"final"}))
     with torch.inference_mode():
-        for document in chosen.tolist():
+        for piece in chosen.tolist():
             target.close()
-            scores = target.sync(document)
+            scores = target.sync(piece)
             last = target.score(DraftTree())
             rows.append(torch.cat([scores.hidden_states["final"], last.hidden_states["final"]]).float())
         eye = torch.eye(loaded.open_target().hidden)
         matrix = target.head(eye).float().T.contiguous()
-    states = torch.stack(rows).clone()
-    return Texts(states[:train], chosen[:train]), Texts(states[train:], chosen[train:]), matrix.clone()
+    states, tokens = torch.stack(rows).view(-1, LENGTH, matrix.shape[1]).clone(), chosen.reshape(-1, LENGTH)
+    return (
+        Texts(states[:train], tokens[:train]),
+        Texts(states[train:count], tokens[train:count]),
+        matrix.clone(),
+    )
 
 
 def guesses(code: Code, states: Tensor) -> Tensor:

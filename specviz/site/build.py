@@ -1,0 +1,153 @@
+"""Write the static site: one page, its scripts and style, the recordings as scripts (a page opened from a file may
+not fetch), and one script with the custom element <specviz-trace> for other people's pages.
+
+All links are relative. Parts that need an engine say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .. import ASSETS, VERSION
+from ..lab.recordings import library, library_trace
+from ..methods import catalogue
+from ..trace.file_writer import write_file
+from ..trace.page import to_html, viewer_assets
+from ..trace.scripts import scripts_below
+from ..ui.cards import card_data
+
+STATIC = Path(__file__).parent / "static"
+PANELS = ASSETS / "panels"
+LARGEST = 25 * 2**20  # bytes of all files
+PLACEHOLDER = [{"type": "placeholder"}]
+FRONT_MATTER = """---
+title: specviz, recorded
+emoji: "\U0001f333"
+colorFrom: indigo
+colorTo: green
+sdk: static
+app_file: index.html
+short_description: Recorded runs of speculative decoding, without a server
+license: apache-2.0
+tags:
+  - speculative-decoding
+  - llm
+  - visualization
+  - education
+---
+
+# specviz, recorded
+
+Recorded runs of speculative decoding, the chapters of Learn, and a place to open trace files: files alone, no server. Open
+`index.html`, or put the folder on any web server, under any path. Runs of your own need the engine: `pip install specviz`, then
+`specviz`.
+
+A trace on a page of your own: `<script src="specviz-trace.js"></script>`, then
+`<specviz-trace src="run.jsonl.gz" height="640"></specviz-trace>`.
+"""
+POLICY = (
+    "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src data: blob:; connect-src 'none'; "
+    "base-uri 'none'; form-action 'none'"
+)
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>specviz: speculative decoding, recorded</title>
+<link rel="stylesheet" href="specviz.css">
+</head>
+<body>
+<header><h1>specviz</h1><div role="tablist" aria-label="Views" id="tabs"></div></header>
+<main>
+<p id="notice" role="status"></p>
+<div id="host-board" role="tabpanel"><div id="recordings"></div><div class="sv"></div></div>
+<div id="host-learn" role="tabpanel" hidden></div>
+<div id="host-lab" role="tabpanel" hidden></div>
+<div id="host-traces" role="tabpanel" hidden></div>
+</main>
+<script src="viewer.js"></script>
+<script src="panels.js"></script>
+<script src="content.js"></script>
+<script src="site.js"></script>
+</body>
+</html>
+"""
+
+
+def files() -> dict[str, str]:
+    """Return {path: content} of the site. Raises TraceError if the viewer is not whole, LabError if a recording
+    cannot be read."""
+    script, style = viewer_assets()
+    panels = "\n".join(
+        (PANELS / f"{name}.js").read_text(encoding="utf-8")
+        for name in scripts_below(PANELS, "P|SpecVizPanels")
+    )
+    runs = library()
+    found = {
+        "README.md": FRONT_MATTER,
+        "index.html": PAGE.format(policy=POLICY),
+        "viewer.js": script,
+        "panels.js": panels,
+        "site.js": read("site.js"),
+        "specviz.css": "\n".join(
+            [read("site.css"), style, (PANELS / "panels.css").read_text(encoding="utf-8")]
+        ),
+        "content.js": f"globalThis.SpecVizSite = {json_for_script(content(runs))};\n",
+        "specviz-trace.js": read("specviz_trace.js").replace(
+            "PAGE_OF_A_TRACE", json_for_script(to_html(PLACEHOLDER))
+        ),
+    }
+    for run in runs:
+        text = library_trace(run["name"])
+        found[f"traces/{run['name']}.js"] = (
+            f"SpecVizSite.opened({json_for_script(run['name'])}, {json_for_script(text)});\n"
+        )
+    return found
+
+
+def json_for_script(value: Any) -> str:
+    """Return JSON that is inert inside a script or a script file: no tag can open or close, no line separator ends a
+    string."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def read(name: str) -> str:
+    """Return a file of static/."""
+    return (STATIC / name).read_text(encoding="utf-8")
+
+
+def content(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the page's script knows: version, methods, recordings."""
+    return {
+        "version": VERSION,
+        "library": runs,
+        "catalogue": [card_data(method) for method in catalogue().values()],
+        "traces": {},
+    }
+
+
+def write_site(folder: Path) -> dict[str, int]:
+    """Write the site into a folder, which is created; files of the same names are replaced. Return {path: bytes}.
+    Raises WriteError, and ValueError if it would be larger than LARGEST."""
+    made = files()
+    sizes = {path: len(text.encode("utf-8")) for path, text in made.items()}
+    if sum(sizes.values()) > LARGEST:
+        raise ValueError(f"the site would have {sum(sizes.values()) / 2**20:.1f} MB")
+    for path, text in made.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_file(place, text)
+    return sizes
+
+
+def report(sizes: dict[str, int]) -> str:
+    """Return the sizes as JSON."""
+    return json.dumps({"files": sizes, "bytes": sum(sizes.values())}, indent=2)

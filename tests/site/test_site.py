@@ -1,0 +1,180 @@
+"""The static site: what is in it, that it opens from a file, below any path and in a sandboxed frame, and the custom
+element on a bare page."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import re
+import shutil
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from specviz import ASSETS
+from specviz.cli import main
+from specviz.lab.recordings import library
+from specviz.methods import catalogue
+from specviz.site import build
+
+from .. import browser
+
+FAR = 60_000  # ms that a page may need on a busy machine
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("site") / "some" / "sub" / "path"
+    build.write_site(place)
+    return place
+
+
+def test_it_holds_everything_in_few_bytes(folder):
+    sizes = {path: (folder / path).stat().st_size for path in build.files()}
+    assert sum(sizes.values()) < build.LARGEST and len(sizes) == 8 + len(library())
+    found = json.loads((folder / "content.js").read_text(encoding="utf-8").split(" = ", 1)[1].rstrip(";\n"))
+    assert {card["key"] for card in found["catalogue"]} == set(catalogue())
+    assert [run["name"] for run in found["library"]] == [run["name"] for run in library()]
+    head = (folder / "README.md").read_text(encoding="utf-8").split("---")[1]
+    assert "sdk: static" in head and "app_file: index.html" in head
+
+
+def test_every_link_is_relative_and_exists(folder):
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    links = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(links) >= 5
+    assert all(link == "data:," or (folder / link).is_file() and not link.startswith("/") for link in links)
+    assert "connect-src 'none'" in page and "unsafe" not in page
+
+
+def test_a_recording_cannot_end_its_script(folder):
+    for path in [*folder.glob("traces/*.js"), folder / "content.js"]:
+        assert not re.search(r"[<>&\u2028\u2029]", path.read_text(encoding="utf-8"))
+
+
+def test_the_command_writes_it(tmp_path, capsys):
+    assert main(["site", str(tmp_path / "out"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["bytes"] < build.LARGEST and (tmp_path / "out" / "index.html").is_file()
+    (tmp_path / "file").write_text("")
+    assert main(["site", str(tmp_path / "file")]) == 2
+
+
+@contextmanager
+def opened(address: str, width: int = 1280, dark: bool = False):
+    """A page of the browser, and what its console complains about; runs in the browser's thread."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as player:
+        chromium = browser.start(player)
+        try:
+            page = chromium.new_page(
+                viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
+            )
+            page.set_default_timeout(FAR)
+            errors: list[str] = []
+            page.on(
+                "console", lambda message: errors.append(message.text) if message.type == "error" else None
+            )
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            page.goto(address)
+            yield page, errors
+        finally:
+            chromium.close()
+
+
+def in_browser(work):
+    return browser.POOL.submit(work).result(timeout=2 * browser.PATIENCE)
+
+
+@contextmanager
+def served(root):
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format, *args):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+READY = "#recordings button[aria-pressed=true]"
+WHERE = "document.querySelector('#host-board .sv').svBoard.where()"
+
+
+@pytest.mark.thorough
+def test_it_opens_from_a_file_with_every_tab_and_a_link_to_a_round(folder):
+    def work():
+        with opened((folder / "index.html").as_uri() + "#run=sampled&layout=watch&lane=0&round=3") as (
+            page,
+            errors,
+        ):
+            page.wait_for_selector(READY)
+            page.wait_for_function(f"{WHERE}.round === 3")
+            assert page.get_attribute(READY, "data-name") == "sampled"
+            for tab in ("learn", "lab", "traces"):
+                page.click(f"#tab-{tab}")
+                assert page.locator(f"#host-{tab} .pn-rail button").count() >= 2
+            page.keyboard.press("ArrowRight")
+            assert page.get_attribute("#tab-board", "aria-selected") == "true"
+            assert not errors, errors
+
+    in_browser(work)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("width, dark", [(390, True), (820, False), (1440, True)])
+def test_it_opens_below_any_path(folder, width, dark):
+    def work(base):
+        with opened(f"{base}/some/sub/path/#run=edit", width, dark) as (page, errors):
+            page.wait_for_selector(READY)
+            assert page.get_attribute(READY, "data-name") == "edit"
+            assert page.evaluate("document.documentElement.scrollWidth") <= width and not errors, errors
+
+    with served(folder.parents[2]) as base:
+        in_browser(lambda: work(base))
+
+
+@pytest.mark.thorough
+def test_it_opens_in_a_sandboxed_frame(folder):
+    (folder.parents[2] / "frame.html").write_text(
+        '<iframe sandbox="allow-scripts" src="some/sub/path/index.html" style="width:900px;height:800px"></iframe>'
+    )
+
+    def work(base):
+        with opened(f"{base}/frame.html") as (page, errors):
+            page.frames[1].wait_for_selector(READY)
+            assert not errors, errors
+
+    with served(folder.parents[2]) as base:
+        in_browser(lambda: work(base))
+
+
+@pytest.mark.thorough
+def test_the_element_shows_a_trace_on_a_bare_page(folder):
+    shutil.copy(ASSETS / "traces" / "sampled.jsonl.gz", folder.parents[2] / "run.jsonl.gz")
+    (folder.parents[2] / "bare.html").write_text(
+        '<!doctype html><title>Mine</title><script src="some/sub/path/specviz-trace.js"></script>'
+        '<specviz-trace src="run.jsonl.gz" height="700" title="A run"></specviz-trace>'
+        '<specviz-trace id="wrong"><script type="application/jsonl">no trace</script></specviz-trace>'
+    )
+
+    def work(base):
+        with opened(f"{base}/bare.html") as (page, errors):
+            page.wait_for_selector("#wrong [role=alert]")
+            frame = page.wait_for_selector("specviz-trace iframe")
+            assert (
+                frame.get_attribute("sandbox") == "allow-scripts" and frame.get_attribute("title") == "A run"
+            )
+            assert round(frame.bounding_box()["height"]) == 700
+            frame.content_frame().wait_for_selector(".sv .lane", state="attached")
+            assert not errors, errors
+
+    with served(folder.parents[2]) as base:
+        in_browser(lambda: work(base))
