@@ -6,6 +6,7 @@ All links are relative. Parts that need an engine say so."""
 from __future__ import annotations
 
 import json
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,26 @@ POLICY = (
     "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src data: blob:; connect-src 'none'; "
     "base-uri 'none'; form-action 'none'"
 )
+CARDS = (
+    "speculative",
+    "prompt_lookup",
+    "medusa",
+    "eagle",
+    "draft_tree",
+    "block_verification",
+    "lookahead",
+    "layerskip",
+    "confidence_stop",
+    "suffix_decoding",
+)  # methods of the cards to print
+CARD_PARTS = (
+    ("What it does", "summary"),
+    ("Look at", "look"),
+    ("Pays off", "wins"),
+    ("Does not", "loses"),
+    ("Here", "differs"),
+    ("Paper", "paper"),
+)
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -62,7 +83,7 @@ PAGE = """<!doctype html>
 <link rel="stylesheet" href="specviz.css">
 </head>
 <body>
-<header><h1>specviz</h1><div role="tablist" aria-label="Views" id="tabs"></div></header>
+<header><h1>specviz</h1><div role="tablist" aria-label="Views" id="tabs"></div><a href="cards.html">Cards to print</a></header>
 <main>
 <p id="notice" role="status"></p>
 <div id="host-board" role="tabpanel"><div id="recordings"></div><div class="sv"></div></div>
@@ -74,6 +95,26 @@ PAGE = """<!doctype html>
 <script src="panels.js"></script>
 <script src="content.js"></script>
 <script src="site.js"></script>
+</body>
+</html>
+"""
+
+
+CARDS_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>specviz: cards of ten methods, to print</title>
+<link rel="stylesheet" href="specviz.css">
+</head>
+<body class="cards">
+<main><h1>Ten methods of speculative decoding</h1>
+{sheets}
+</main>
 </body>
 </html>
 """
@@ -91,6 +132,7 @@ def files() -> dict[str, str]:
     found = {
         "README.md": FRONT_MATTER,
         "index.html": PAGE.format(policy=POLICY),
+        "cards.html": cards_page(),
         "viewer.js": script,
         "panels.js": panels,
         "site.js": read("site.js"),
@@ -108,6 +150,19 @@ def files() -> dict[str, str]:
             f"SpecVizSite.opened({json_for_script(run['name'])}, {json_for_script(text)});\n"
         )
     return found
+
+
+def cards_page() -> str:
+    """Return a page of cards, each of one printed sheet, of the methods CARDS."""
+    sheets = []
+    for key in CARDS:
+        card = card_data(catalogue()[key])
+        parts = "".join(f"<dt>{name}</dt><dd>{escape(card[field])}</dd>" for name, field in CARD_PARTS)
+        sheets.append(
+            f"<article><h2>{escape(card['title'])}</h2><p>{escape(card['family'])}, {escape(card['exactness'])}</p>"
+            f"<dl>{parts}</dl></article>"
+        )
+    return CARDS_PAGE.format(policy=POLICY, sheets="\n".join(sheets))
 
 
 def json_for_script(value: Any) -> str:

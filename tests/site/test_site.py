@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 def test_it_holds_everything_in_few_bytes(folder):
     sizes = {path: (folder / path).stat().st_size for path in build.files()}
-    assert sum(sizes.values()) < build.LARGEST and len(sizes) == 8 + len(library())
+    assert sum(sizes.values()) < build.LARGEST and len(sizes) == 9 + len(library())
     found = json.loads((folder / "content.js").read_text(encoding="utf-8").split(" = ", 1)[1].rstrip(";\n"))
     assert {card["key"] for card in found["catalogue"]} == set(catalogue())
     assert [run["name"] for run in found["library"]] == [run["name"] for run in library()]
@@ -60,6 +60,21 @@ def test_the_command_writes_it(tmp_path, capsys):
     assert said["bytes"] < build.LARGEST and (tmp_path / "out" / "index.html").is_file()
     (tmp_path / "file").write_text("")
     assert main(["site", str(tmp_path / "file")]) == 2
+
+
+def test_a_card_is_one_sheet_for_each_of_ten_methods(folder):
+    page = (folder / "cards.html").read_text(encoding="utf-8")
+    assert page.count("<article>") == len(set(build.CARDS)) == 10
+    assert all(catalogue()[key].title in page for key in build.CARDS) and "<script" not in page
+
+
+@pytest.mark.thorough
+def test_the_cards_print_on_ten_sheets(folder):
+    def work():
+        with opened((folder / "cards.html").as_uri()) as (page, errors):
+            assert len(re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))) == 10 and not errors
+
+    in_browser(work)
 
 
 @contextmanager
@@ -136,6 +151,10 @@ def test_it_opens_below_any_path(folder, width, dark):
             page.wait_for_selector(READY)
             assert page.get_attribute(READY, "data-name") == "edit"
             assert page.evaluate("document.documentElement.scrollWidth") <= width and not errors, errors
+            surface = (
+                "getComputedStyle(document.querySelector('.sv')).getPropertyValue('--sv-surface').trim()"
+            )
+            assert (page.evaluate(surface) in ("#fff", "#ffffff")) is not dark
 
     with served(folder.parents[2]) as base:
         in_browser(lambda: work(base))

@@ -32,6 +32,12 @@
     });
   }
 
+  /* The viewer's colours follow a class of the page. */
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const scheme = () => document.documentElement.classList.toggle("dark", dark.matches);
+  dark.addEventListener("change", scheme);
+  scheme();
+
   const board = SpecVizBoard.mount(root, { options: { autoplay: true, plotly: false } });
   root.svBoard = board;
   const say = (sentence) => {
