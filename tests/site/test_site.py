@@ -10,6 +10,7 @@ import re
 import shutil
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -158,6 +159,34 @@ def test_it_opens_below_any_path(folder, width, dark):
 
     with served(folder.parents[2]) as base:
         in_browser(lambda: work(base))
+
+
+@pytest.mark.thorough
+def test_axe_finds_nothing_serious(folder):
+    import axe_playwright_python
+
+    axe = Path(axe_playwright_python.__file__).parent / "axe.min.js"
+
+    def work():
+        for dark in (False, True):
+            # the page's own policy allows no further script
+            text = re.sub(r"<meta http-equiv[^>]*>", "", (folder / "index.html").read_text(encoding="utf-8"))
+            (folder / "open.html").write_text(text, encoding="utf-8")
+            with opened((folder / "open.html").as_uri() + "#page=watch&trace=first&round=2", 1280, dark) as (
+                page,
+                _,
+            ):
+                page.wait_for_selector(READY)
+                page.add_script_tag(content=axe.read_text(encoding="utf-8"))
+                for tab in ("board", "learn", "lab", "traces"):
+                    page.click(f"#tab-{tab}")
+                    page.wait_for_timeout(300)
+                    found = page.evaluate(
+                        "axe.run(document).then((r) => r.violations.map((v) => [v.impact, v.id, v.nodes[0].html]))"
+                    )
+                    assert [v for v in found if v[0] in ("serious", "critical")] == [], (tab, dark)
+
+    in_browser(work)
 
 
 @pytest.mark.thorough

@@ -111,8 +111,8 @@
 
   async function follow() {
     const to = new URLSearchParams(location.hash.slice(1));
-    const page = to.get("page");
-    const wanted = to.get("run") || run || site.library[0]?.name;
+    const page = to.get("page"); /* links of the app work, too: trace is its name for run */
+    const wanted = to.get("run") || to.get("trace") || run || site.library[0]?.name;
     if (wanted && wanted !== run) await open(wanted);
     if (to.has("round") || to.has("layout") || to.has("lane")) board.follow(location.hash);
     go(page && Object.hasOwn(TABS, page) ? page : page || "board", true);
