@@ -82,6 +82,9 @@ setup(
     cmdclass={"build_py": BuildPy},
     packages=[*find_packages(str(HERE), include=["specviz", "specviz.*"]), "specviz.data"],
     package_dir={"specviz.data": "."},
-    package_data={"specviz": ["py.typed", "**/*.yaml", "coursework/starters/*.md", "site/static/*", "ui/static/*"], "specviz.data": list(DATA)},
+    package_data={
+        "specviz": ["py.typed", "**/*.yaml", "coursework/starters/*.md", "site/static/*", "ui/static/*"],
+        "specviz.data": list(DATA),
+    },
     include_package_data=False,
 )

@@ -473,7 +473,9 @@ def test_verify_shows_what_is_done_when_it_is_interrupted(command, monkeypatch):
         certify, "distribution", lambda loaded, key, knobs: {"status": "pass", "detail": "fine."}
     )
     monkeypatch.setattr(
-        whole_answers, "certify_with_small_target", lambda loaded, key, knobs: {"status": "pass", "detail": "fine."}
+        whole_answers,
+        "certify_with_small_target",
+        lambda loaded, key, knobs: {"status": "pass", "detail": "fine."},
     )
     monkeypatch.setattr(cli, "_loaded", lambda args: Loaded(share=0.3, sharp=1.2))
     monkeypatch.setattr(certify, "fix_bucket", lambda loaded: "plain")

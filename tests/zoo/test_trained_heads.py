@@ -27,7 +27,10 @@ from ..models import tiny
 from .checkpoints import register as tiny_pair
 from .checkpoints import write
 
-NOT_YET: set[str] = {"kv_assistant", "blockpilot"}  # tried and not shipped, or not tried: docs/log/2026-11/models.md
+NOT_YET: set[str] = {
+    "kv_assistant",
+    "blockpilot",
+}  # tried and not shipped, or not tried: docs/log/2026-11/models.md
 BY_KIND = {
     need[5:]: method
     for method in catalogue().values()
