@@ -16,8 +16,7 @@ from ..models.gguf_reader import GGUFFile
 from ..models.split import cache_folder
 from ..models.weights import ModelError
 from .gguf_config import config_of
-from .gguf_tokenizer import save_tokenizer, tokenizer_notes
-from .model_notes import NOTES_FILE
+from .gguf_tokenizer import NOTES_FILE, save_tokenizer, tokenizer_notes
 
 FORMAT = 2  # of the folder: another number makes every folder anew
 

@@ -68,6 +68,7 @@ ENDS = frozenset(
 )
 HARMONY = {"<|return|>", "<|call|>"}  # beside these <|end|> ends one message of several (gpt-oss)
 NO_SPLIT = (None, "default")  # values of tokenizer.ggml.pre that name no rule
+NOTES_FILE = "gguf_notes.json"  # of the folder made for a file: what its metadata lack
 NOTES = {
     "split": "its file does not say how text is split before the merges (tokenizer.ggml.pre): GPT-2's way is used, and another "
     "way would give other tokens",

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..models.errors import shown
 from ..models.rotary_limits import fixed_rotary_length
+from .gguf_tokenizer import NOTES_FILE
 from .registry import ZooError
 from .tokenizer import read_json
 
@@ -47,7 +48,6 @@ NEUTRAL: dict[str, Any] = {
     "max_time": None,
     "top_h": None,
 }
-NOTES_FILE = "gguf_notes.json"  # of the folder made for a GGUF file: notes that its metadata need
 SETTINGS = 6  # most settings that are named
 
 
