@@ -4,7 +4,10 @@ sentence."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -19,7 +22,7 @@ from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.trace.events import Prefilled
 from specviz.training.job import Job
-from specviz.zoo import ZooError, registry, survey
+from specviz.zoo import ZooError, registry, survey, weight_cache
 from specviz.zoo.device import physical_cores, read_device, use_cores
 from specviz.zoo.found_weights import mark
 from specviz.zoo.registry import register
@@ -438,3 +441,26 @@ def test_a_draft_model_is_ready_to_write_chains_before_the_first_round(at_home):
     events = Session(loaded, "speculative").run("the cat", 4)
     assert any(isinstance(event, Prefilled) for event in events) and "writer" in vars(loaded.draft)
     assert list(events)
+
+
+@pytest.mark.skipif(
+    (HERE / "specviz" / "models" / "torchscript.py").exists(),
+    reason="TorchScript warns that it is deprecated",
+)
+def test_from_outside_a_model_runs_where_what_libraries_will_remove_is_an_error(at_home):
+    code = (
+        "from specviz import Session, collect, load\n"
+        "print(len(collect(Session(load(), 'speculative').run('the cat', 5)).token_ids))"
+    )
+    argv = [sys.executable, "-W", "error::DeprecationWarning", "-W", "error::FutureWarning", "-c", code]
+    env = {**os.environ, "SPECVIZ_MODELS": str(at_home / "models.yaml")}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "5", done.stderr
+
+
+def test_a_warning_that_is_an_error_does_not_blame_the_model(at_home, monkeypatch, tmp_path):
+    def read(folder, device):
+        raise DeprecationWarning("old is deprecated")
+
+    with pytest.raises(DeprecationWarning):
+        weight_cache.load_once(tmp_path, torch.device("cpu"), "test", read)
