@@ -130,7 +130,7 @@ def test_a_format_that_never_compiles():
 
 def test_a_jpeg_of_many_scans():
     """28. Six clients of one address send a JPEG of 28,427 scans to a target that reads no picture."""
-    picture = url(jpeg_of_scans(28_000), "jpeg")
+    picture = url(jpeg_of_scans(26_000), "jpeg")
     parts = [{"type": "image_url", "image_url": {"url": picture}}, {"type": "text", "text": "x"}]
     with RealServer() as server:
         usual = usual_waits(server)
