@@ -38,6 +38,7 @@ def test_a_batch_that_hangs_is_given_up_and_the_next_request_is_answered(monkeyp
     with pytest.raises(Refused) as why:
         list(batch.generate(ASKED, 60, threading.Event()))
     assert why.value.code == "run.silent"
+    monkeypatch.setattr(batched_generation, "SILENCE", 60.0)
     asked = Generation("y", True, "speculative", {}, {})
     assert list(batch.generate(asked, 60, threading.Event())) == [[{"index": 0, "text": "done"}]]
     hangs.set()
