@@ -56,7 +56,9 @@ def claims(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:  # finished pairs are in the ledger
         stopped = True
     if args.page:
-        today, command = datetime.now(UTC).date().isoformat(), f"specviz claims --page {args.page}"
+        today = datetime.now(UTC).date().isoformat()
+        named = f" --target {args.target}" if args.target else ""
+        command = f"specviz claims{named} --into {args.into} --page {args.page}"
         Path(args.page).write_text(ledger.page(found, loaded.name, today, command), encoding="utf-8")
     if args.json:
         print(json.dumps({name: asdict(one) for name, one in found.items()}, indent=2))
