@@ -22,6 +22,8 @@
       el("div", { class: "pn-box" }, result),
     );
 
+  /* In place of a speed that is not named. */
+  const unnamed = () => el("span", { class: "unnamed" }, "\u2013");
   /* Large figures in a row: {label, value, unit, note}; doubt: a message, where no speed is named: figures with `timed` are
      then a dash. */
   const figures = (list, doubt = "") =>
@@ -38,7 +40,7 @@
             el(
               "dd",
               null,
-              el("span", { class: "v" }, doubt && f.timed ? "\u2013" : f.value),
+              el("span", { class: "v" }, doubt && f.timed ? unnamed() : f.value),
               f.unit ? el("small", null, f.unit) : null,
             ),
             f.note ? el("dd", { class: "s" }, f.note) : null,
@@ -183,6 +185,7 @@
   }
 
   P.kit = {
+    unnamed,
     drawing,
     ...P.words,
     ...P.controls,

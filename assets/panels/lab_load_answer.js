@@ -143,7 +143,7 @@
     (K.finite(r.drafted) &&
       K.finite(r.accepted) &&
       !SpecViz.timing.plausible(r.against_plain, 1 + r.drafted * r.accepted));
-  const mark = (r, text) => (doubtful(r) ? "\u2013" : text);
+  const mark = (r, text) => (doubtful(r) ? K.unnamed() : text);
 
   /* Of each load the method with the largest goodput first: [row, place]. */
   const ranked = (list) =>

@@ -69,7 +69,7 @@
   }
 
   /* A figure that holds a time: a dash where no speed is named. */
-  const timed = (text, doubt) => (doubt ? "\u2013" : text);
+  const timed = (text, doubt) => (doubt ? K.unnamed() : text);
 
   /* The steps from the promise to the clock, as bars that hang from one another; times that do not count have no bar. */
   function steps(g, doubt) {

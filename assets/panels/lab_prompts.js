@@ -120,7 +120,7 @@
         ? { id: "prompts.best", key: best.key, title: best.title }
         : { id: "prompts.level", key: "" };
     }
-    const mark = (r, x) => (believed(r) ? x : "\u2013");
+    const mark = (r, x) => (believed(r) ? x : K.unnamed());
     function show(got, prompts) {
       const runs = Array.isArray(got.runs) ? got.runs.slice(0, MOST * 4) : [],
         trusted = got.rows.every(believed) && runs.every((r) => r.named === false || believed(r)),

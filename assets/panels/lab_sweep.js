@@ -204,7 +204,7 @@
   /* A speed that is not named (speed.js), or one that its accepted length cannot carry; the spread of the turns. */
   const speedup = (r) => r.tokens_per_second / r.plain_tokens_per_second;
   const doubtful = (r) => r.named === false || !SpecViz.timing.plausible(speedup(r), r.block_efficiency);
-  const mark = (r, text) => (doubtful(r) ? "\u2013" : text);
+  const mark = (r, text) => (doubtful(r) ? K.unnamed() : text);
   const turnsRange = (r) => (K.finite(r.low) && K.finite(r.high) ? ` (${rate(r.low)} to ${rate(r.high)})` : "");
 
   const numeric = (k) =>

@@ -244,7 +244,11 @@
                     "div",
                     { class: "t" },
                     el("h3", null, r.ours),
-                    el("span", { class: "v" }, l && !(l.doubt && TIMED.includes(r.key)) ? r.value(l, g) : "\u2013"),
+                    el(
+                      "span",
+                      { class: "v" },
+                      !l ? "\u2013" : l.doubt && TIMED.includes(r.key) ? K.unnamed() : r.value(l, g),
+                    ),
                   ),
                   el("p", { class: "pn-small" }, r.def),
                   el(

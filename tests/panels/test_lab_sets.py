@@ -99,7 +99,9 @@ def test_own_prompts_are_raced_as_one_with_median_and_interval(visit):
     ask_for(visit, use)
 
 
-def test_times_of_own_prompts_that_cannot_be_are_struck_and_a_fastest_is_named_beyond_the_spread_only(visit):
+def test_times_of_own_prompts_that_cannot_be_are_not_named_and_a_fastest_is_named_beyond_the_spread_only(
+    visit,
+):
     clear = [ROWS[0], ROWS[1] | {"tokens_per_second": [60.0, 58.0, 62.0]}]
     slow = RUNS[1] | {"walltime_speedup": 3.0, "tokens_per_second": 120.0}  # at 2.5 tokens a pass
 
@@ -123,7 +125,7 @@ def test_times_of_own_prompts_that_cannot_be_are_struck_and_a_fastest_is_named_b
             )
             page.click("text=Race them")
             page.wait_for_selector(f".pn-body [data-message='{message}'][data-best='{best}']")
-            assert page.locator(".pn-body .doubtful").count() == struck
+            assert page.locator(".pn-body .unnamed").count() == struck
             assert (
                 page.locator(".pn-body table >> nth=0")
                 .locator("tbody tr")

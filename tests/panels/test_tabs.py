@@ -166,10 +166,10 @@ def test_the_rail_by_keyboard(visit) -> None:
     def use(page):
         page.focus("[data-key=whatif]")
         for key, view in (
-            ("ArrowDown", "cost"),
-            ("End", "scaling"),
+            ("ArrowDown", "hardware"),
+            ("End", "mask"),
             ("Home", "whatif"),
-            ("ArrowUp", "scaling"),
+            ("ArrowUp", "mask"),
             ("ArrowDown", "whatif"),
         ):
             page.keyboard.press(key)
@@ -225,8 +225,8 @@ def test_the_price_of_a_pass_follows_the_round_and_the_measurement(visit) -> Non
     visit(use, "lab", records=GREEDY)
 
 
-def test_a_round_that_took_far_longer_lies_inside_the_price_of_a_pass(visit) -> None:
-    """A pass that the machine was late with is drawn where its time is, and the axis reaches it."""
+def test_a_pass_that_was_interrupted_counts_as_a_usual_one_in_the_price_of_a_pass(visit) -> None:
+    """In the Lab as in the headline; the axis reaches it."""
     late = [
         record | {"verify_ns": 40 * record["verify_ns"]}
         if record["type"] == "timing" and (record["lane"], record["round"]) == (1, 2)
@@ -248,7 +248,8 @@ def test_a_round_that_took_far_longer_lies_inside_the_price_of_a_pass(visit) -> 
         ]
         return y
 
-    assert visit(use, "lab", records=late) < visit(use, "lab", records=GREEDY), "the late pass stands higher"
+    usual = visit(use, "lab", records=GREEDY)
+    assert visit(use, "lab", records=late) == pytest.approx(usual, abs=0.05), "it counts as a usual one"
 
 
 def test_long_texts_are_measured_and_a_model_beyond(visit) -> None:
@@ -561,7 +562,7 @@ def test_a_sweep_names_no_best_inside_the_noise_or_beyond_the_accepted_length(
                 "tokens_per_second": s,
                 "block_efficiency": t,
                 "plain_tokens_per_second": 30.0,
-                "busy": bool(busy),
+                "named": not busy,
             }
             for v, s, t, *busy in rows
         ],
@@ -572,9 +573,9 @@ def test_a_sweep_names_no_best_inside_the_noise_or_beyond_the_accepted_length(
         page.click(".pn-btn:has-text('Sweep')")
         page.wait_for_selector(".pn-figs .strong")
         assert page.text_content(".pn-figs .strong .v") == best
-        assert page.locator(".pn-table tbody tr:has(.doubtful)").count() == struck
+        assert page.locator(".pn-table tbody tr:has(.unnamed)").count() == struck
         shown = next(row for row in rows if str(row[0]) == best)
-        assert page.locator(".pn-figs .doubtful").count() == (len(shown) > 3), (
+        assert page.locator(".pn-figs .unnamed").count() == (len(shown) > 3), (
             "the large speed is of a busy machine"
         )
         assert page.locator(".pn-plot circle").count() == len(rows) - struck, (
@@ -584,21 +585,25 @@ def test_a_sweep_names_no_best_inside_the_noise_or_beyond_the_accepted_length(
     visit(use, "lab", records=GREEDY, answers={"sweep": answer})
 
 
-def test_the_times_of_a_busy_machine_are_struck_in_every_panel(visit) -> None:
-    busy = [*GREEDY, *({"type": "check", "lane": lane, "kind": "busy", "detail": {}} for lane in (1,))]
+def test_a_speed_that_is_not_named_stands_in_no_panel(visit) -> None:
+    parts = ("draft_ns", "verify_ns", "judge_ns", "cache_ns", "other_ns")
+    busy = [  # plain decoding 20 times as slow: no accepted length carries such a speed-up
+        r | {part: 20 * r[part] for part in parts} if r["type"] == "timing" and r["lane"] == 0 else r
+        for r in GREEDY
+    ]
 
     def use(page):
-        for kind_view, timed in (("numbers", 3), ("formula", 5)):
+        for kind_view, timed in (("numbers", 3), ("formula", 4)):
             show(page, kind_view)
             assert (
-                page.locator(".pn-doubt").count() == 1 and page.locator(".pn-view .doubtful").count() == timed
+                page.locator(".pn-doubt").count() == 1 and page.locator(".pn-view .unnamed").count() == timed
             )
 
     visit(use, "learn", records=busy)
 
     def predict(page):
         show(page, "predict")
-        assert page.locator(".pn-doubt").count() == 1 and page.locator(".pn-view .doubtful").count() == 9
+        assert page.locator(".pn-doubt").count() == 1 and page.locator(".pn-view .unnamed").count() == 9
         assert page.locator(".pn-fall i").count() == 0 < page.locator(".pn-fall .t").count(), (
             "times that do not count have no bar"
         )
@@ -610,7 +615,7 @@ def test_the_times_of_a_busy_machine_are_struck_in_every_panel(visit) -> None:
             text = show(page, kind_view)
             assert (
                 page.locator(".pn-doubt").count() == 1
-                and page.locator(".pn-view .pn-figs .doubtful").count() == timed
+                and page.locator(".pn-view .pn-figs .unnamed").count() == timed
             ), kind_view
             assert kind_view == "hardware" or page.locator(".pn-view .pn-plot:visible").count() == 0, (
                 kind_view
@@ -637,9 +642,9 @@ def test_the_quiz_says_what_decides_at_the_temperature_of_the_trace(visit) -> No
     def use(page):
         show(page, "quiz")
         got = page.evaluate("""() => { const { yes, no } = SpecVizPanels.quiz.questions(SpecVizPanels.traceLanes.lanes(api.trace()));
-            return [...yes, ...no].map((q) => [q.node.how, Boolean(q.node.src), q.j.q, SpecVizPanels.quiz.beforeId(q), SpecVizPanels.quiz.afterId(q)]); }""")
-        assert {x[3] for x in got} >= {"quiz.before.drawn", "quiz.before.copied"}
-        for _how, copied, q, before, after in got:
+            return [...yes, ...no].map((q) => [q.node.how, Boolean(q.node.src), q.j.q, q.j.a, SpecVizPanels.quiz.beforeId(q), SpecVizPanels.quiz.afterId(q)]); }""")
+        assert {x[4] for x in got} >= {"quiz.before.drawn", "quiz.before.certain", "quiz.before.copied"}
+        for _how, copied, q, a, before, after in got:
             assert (
                 before
                 == (
@@ -647,11 +652,13 @@ def test_the_quiz_says_what_decides_at_the_temperature_of_the_trace(visit) -> No
                     if copied
                     else "quiz.before.chosen"
                     if q is None
+                    else "quiz.before.certain"
+                    if a >= 0.9995
                     else "quiz.before.drawn"
                 )
                 and after == "quiz.after.draw"
             )
-        assert page.get_attribute(".pn-quiz [data-message]", "data-message") in {x[3] for x in got}
+        assert page.get_attribute(".pn-quiz [data-message]", "data-message") in {x[4] for x in got}
 
     visit(use, "learn", records=RACE)
 
@@ -706,7 +713,7 @@ def test_numbers_match_the_boards_own(visit) -> None:
     visit(use, "learn", records=GREEDY)
 
 
-def test_a_load_on_a_busy_machine_is_struck_and_not_drawn(visit) -> None:
+def test_a_load_on_a_busy_machine_is_not_named_and_not_drawn(visit) -> None:
     load = ANSWERS["load"]
     rows = [{**row, "busy": row["users"] == 4 and row["method"] == "speculative"} for row in load["rows"]]
 
@@ -715,7 +722,7 @@ def test_a_load_on_a_busy_machine_is_struck_and_not_drawn(visit) -> None:
         page.click(".pn-btn:has-text('Measure')")
         page.wait_for_selector(".pn-pays")
         struck = page.evaluate(
-            "[...document.querySelectorAll('.pn-load tbody tr')].map((r) => [r.cells[0].textContent, Boolean(r.querySelector('.doubtful'))])"
+            "[...document.querySelectorAll('.pn-load tbody tr')].map((r) => [r.cells[0].textContent, Boolean(r.querySelector('.unnamed'))])"
         )
         assert sorted(struck) == [["1 user", False]] * 2 + [["4 users", True]] * 2, (
             "the methods of a load take turns"
