@@ -621,7 +621,7 @@ def test_a_speed_that_is_not_named_stands_in_no_panel(visit) -> None:
                 kind_view
             )
             speed_up = page.evaluate(
-                "SpecViz.dom.times(SpecVizPanels.traceLanes.lanes(api.trace()).find((l) => l.id === 1).metrics.walltime_speedup)"
+                "SpecViz.dom.times(SpecVizPanels.traceLanes.lanes(api.trace()).find((l) => l.id === 1).metrics.speed.value)"
             )
             assert speed_up not in text, kind_view
 
