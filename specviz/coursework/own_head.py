@@ -53,7 +53,8 @@ def texts(seed: int, train: int = DOCUMENTS[0], new: int = DOCUMENTS[1]) -> tupl
     starts = starts[lengths >= LENGTH]
     starts = starts[torch.randperm(len(starts), generator=source)[:count]]
     chosen = whole[starts[:, None] + torch.arange(LENGTH)].view(-1, PIECE)
-    target, rows = loaded.open_target(), []
+    target: Any = loaded.open_target()  # it has an output matrix
+    rows = []
     target.capture(frozenset({"final"}))
     with torch.inference_mode():
         for piece in chosen.tolist():
@@ -61,7 +62,7 @@ def texts(seed: int, train: int = DOCUMENTS[0], new: int = DOCUMENTS[1]) -> tupl
             scores = target.sync(piece)
             last = target.score(DraftTree())
             rows.append(torch.cat([scores.hidden_states["final"], last.hidden_states["final"]]).float())
-        eye = torch.eye(loaded.open_target().hidden)
+        eye = torch.eye(target.hidden)
         matrix = target.head(eye).float().T.contiguous()
     states, tokens = torch.stack(rows).view(-1, LENGTH, matrix.shape[1]).clone(), chosen.reshape(-1, LENGTH)
     return (

@@ -18,10 +18,11 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 MOST = 2**28  # bytes of a frame
 KINDS = ("float32", "float64", "int64", "bool")
-Value = object
+Value = Any
 
 
 # --- frames: a JSON header, followed by the raw numbers of the tensors in it --------------------------------------------
