@@ -10,18 +10,22 @@ import torch
 
 from specviz.core import RandomStreams, Sampling, State
 from specviz.loops.batched import Batch
-from specviz.policies import BatchTokenBudget
+from specviz.policies import AdaptiveVerification, BatchTokenBudget
+from specviz.policies.goodput import OPENING
 
 from .enumeration import distance, every, joint
 from .pair import Pair
 from .test_fast_distribution import PROMPT, VOCAB, logits, models  # noqa: F401
 from .toys import later, methods
 
-KEYS = ("tetris", "smartspec", "bass", "ems_sd", "speculative")
+KEYS = ("adaptive_verification", "tetris", "smartspec", "bass", "ems_sd", "speculative")
 METHODS = [
-    later(pytest.param(m, id=m.key), m.key in ("tetris", "ems_sd")) for m in methods("exact") if m.key in KEYS
+    later(pytest.param(m, id=m.key), m.key in ("adaptive_verification", "tetris", "ems_sd"))
+    for m in methods("exact")
+    if m.key in KEYS
 ]
 KNOBS = {
+    "adaptive_verification": {"most": 2, "cut": "budget"},
     "tetris": {"gamma": 1, "extra": 1},
     "bass": {"first": 2},
     "ems_sd": {"most": 2, "least": 0.45},
@@ -37,6 +41,21 @@ class Scarce(BatchTokenBudget):
         return 1
 
 
+class ScarceAdaptive(AdaptiveVerification):
+    """One draft row for the most confident request, without the opening rounds, in which all is
+    verified."""
+
+    def __init__(self):
+        super().__init__(2, uncut=0, threshold=False)
+        self.rounds = len(OPENING)
+
+    def _choose(self, states):
+        self.budget = 1
+
+
+POLICIES = {"tetris": lambda: Scarce(1, 1), "adaptive_verification": ScarceAdaptive}
+
+
 @torch.inference_mode()
 def written(method, models, rng, company: int):  # noqa: F811
     """What the enumerated request writes beside others, whose random numbers are of a seed: they change
@@ -45,7 +64,7 @@ def written(method, models, rng, company: int):  # noqa: F811
     for i in range(1 + company):
         kit = Pair(*models, VOCAB, [PROMPT])
         parts = method.build(kit, **method.read_knobs(KNOBS.get(method.key, {})))
-        parts = replace(parts, policy=Scarce(1, 1)) if method.key == "tetris" else parts
+        parts = replace(parts, policy=POLICIES[method.key]()) if method.key in POLICIES else parts
         state = State(
             PROMPT + PROMPT[:i], Sampling(1.0), RandomStreams(i) if i else rng, limit=9 if i else COUNT + 1
         )

@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.core import DraftTree, Parts, Sampling, State, open_run, play
+from specviz.drafters.heads.own_tables import read_own_tables
 from specviz.drafters.model.chain import DraftChain
 from specviz.methods.trained_heads.kv_assistant import network
 from specviz.methods.trained_heads.kv_assistant.drafter import AssistantModel, BorrowingDrafter, ClusterOutput
-from specviz.models.heads import TargetInfo
+from specviz.models.heads import HeadWeights, TargetInfo
 from specviz.models.weights import ModelError
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
@@ -139,6 +140,8 @@ def test_a_published_file_is_read_with_its_own_table_and_the_layers_of_its_kinds
     table = published(net, target, tmp_path / "assistant")
     again = network.load(tmp_path / "assistant", target)
     assert again.reads == [2, 1] and again.own_table
+    weights = HeadWeights(tmp_path / "assistant", target)
+    assert read_own_tables(weights, again, kit.target, 12) == (None, None)  # no tables of the target's width
     own = torch.randn(2, net.width, dtype=torch.float64)
     logits = ClusterOutput(again, kit.target)(own, own)
     best = again.masked_embedding.centroids(own).topk(again.top).indices

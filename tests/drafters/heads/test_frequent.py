@@ -112,7 +112,8 @@ SPEAKERS = [
     if kind_of(method) not in (None, "eagle3")
     and "head" in method.needs
     and not any(need.startswith("store:") for need in method.needs)
-    and key != "slimspec"  # it keeps the whole vocabulary
+    # the first keeps the whole vocabulary; clusters choose the tokens of the second
+    and key not in ("slimspec", "kv_assistant")
     and method.family in (catalogue()["medusa"].family, catalogue()["eagle"].family)
 ]
 

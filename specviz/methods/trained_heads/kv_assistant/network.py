@@ -169,6 +169,10 @@ class KvAssistant(nn.Module):
         self.pre_projection = nn.Linear(2 * self.wide, self.width, bias=False)
         self.post_projection = nn.Linear(self.width, self.wide, bias=False)
         self.model = Backbone(sizes, keys, self.vocab, own_table)
+        if own_table:
+            self.lm_head = (
+                nn.Identity()
+            )  # tied, as published: the file's output matrix is no one for the target's states
         self.masked_embedding = Clusters(self.width, self.vocab, count) if count else None
         self.inverse = inverse_frequencies(rope, keys[1])
 
