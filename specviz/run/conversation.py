@@ -9,7 +9,8 @@ from .errors import SessionError
 from .response_format import nesting
 
 ROLES = ("system", "user", "assistant", "tool")
-LAST_ROLES = ("user", "tool")
+LAST_ROLES = ("user", "tool", "assistant")  # an assistant's message is continued
+MOST_IDS = 2**20  # token ids of a prompt
 MOST_TOOLS = 64  # tools of a request
 LONGEST_TOOLS = 65_536  # characters of tools, and of a message's tool calls
 DEEPEST_TOOLS = 32  # levels of them
@@ -17,8 +18,8 @@ DEEPEST_TOOLS = 32  # levels of them
 
 def read_messages(prompt: Any) -> list[dict[str, Any]]:
     """Parse a prompt, a text or a list of messages {"role", "content"}, into messages. An assistant's may
-    have "tool_calls" and a tool's "tool_call_id" and "name", which go to the chat template. Raises
-    SessionError."""
+    have "tool_calls" and a tool's "tool_call_id" and "name", which go to the chat template. If the last one
+    is an assistant's, the answer continues it. Raises SessionError."""
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, (list, tuple)) or not prompt:
@@ -26,11 +27,38 @@ def read_messages(prompt: Any) -> list[dict[str, Any]]:
     messages = [_message(m) for m in prompt]
     if messages[-1]["role"] not in LAST_ROLES:
         raise SessionError(
-            "The last message of a conversation must be the user's or a tool's.", "prompt.last_role"
+            "The last message of a conversation must be the user's, a tool's or the assistant's.",
+            "prompt.last_role",
         )
     if not messages[-1]["content"].strip():
         raise SessionError("The prompt is empty: write something first.", "prompt.empty")
     return messages
+
+
+def is_token_ids(prompt: Any) -> bool:
+    """Return whether a prompt is a list of token ids."""
+    return isinstance(prompt, (list, tuple)) and bool(prompt) and type(prompt[0]) is int
+
+
+def read_token_ids(prompt: Any, vocab: int) -> list[int]:
+    """Check a prompt that is a list of token ids below ``vocab``. Raises SessionError."""
+    if len(prompt) > MOST_IDS or not all(type(i) is int and 0 <= i < vocab for i in prompt):
+        raise SessionError(
+            f"A prompt of token ids is a list of whole numbers from 0 to {vocab - 1}.", "prompt.ids"
+        )
+    return list(prompt)
+
+
+def continues_assistant(messages: list[dict[str, Any]], raw: bool) -> bool:
+    """Return whether the answer continues the last message. Raises SessionError if that message holds tool
+    calls, after which nothing can follow."""
+    last = messages[-1]
+    if last.get("tool_calls"):
+        raise SessionError(
+            "An assistant's last message with tool calls cannot be continued: add the tools' answers.",
+            "prompt.continued_call",
+        )
+    return last["role"] == "assistant" and not raw
 
 
 def _message(given: Any) -> dict[str, Any]:

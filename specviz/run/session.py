@@ -16,7 +16,7 @@ from ..methods import catalogue
 from ..trace.events import Event
 from ..zoo.registry import ZooError
 from .batch_prompts import session_unbatchable_reason
-from .conversation import template_options
+from .conversation import continues_assistant, is_token_ids, read_token_ids, template_options
 from .prefix_cache import PrefixCache, PrefixPool
 from .processors import ProcessorFactory, stop_tokens
 from .request import (
@@ -141,9 +141,18 @@ class Session:
         if not any(need.startswith(("head:", "tap:")) for need in self.method.needs):
             self.prefix_cache = pool.lease(owner, self.encode(prompt, raw), whole)
 
-    def encode(self, prompt: str | list[dict[str, str]], raw: bool = False) -> list[int]:
-        """Return the token ids of a prompt or a conversation. Raises SessionError if it is empty, malformed
-        or too long."""
+    def messages(self, prompt: Any) -> list[dict[str, Any]]:
+        """Return a prompt as messages; token ids as the text that they stand for. Raises SessionError."""
+        if not is_token_ids(prompt):
+            return read_messages(prompt)
+        data = b"".join(map(self.loaded.token_bytes, read_token_ids(prompt, self.loaded.vocab)))
+        return [{"role": "user", "content": data.decode("utf-8", "replace")}]
+
+    def encode(self, prompt: str | list[dict[str, str]] | list[int], raw: bool = False) -> list[int]:
+        """Return the token ids of a prompt or a conversation; a list of token ids is returned as it is.
+        Raises SessionError if it is empty, malformed or too long."""
+        if is_token_ids(prompt):
+            return self._fitting(read_token_ids(prompt, self.loaded.vocab))
         messages = read_messages(prompt)
         longest = CHARACTERS_A_TOKEN * self.loaded.context
         characters = sum(len(m["content"]) for m in messages)
@@ -158,6 +167,8 @@ class Session:
             raise SessionError(str(error), code_of(error, "session.refused")) from None
         tools = () if self.request.tool_choice == "none" else self.request.tools
         options = template_options(tools, self.request.enable_thinking, tokenizer, self.loaded.name, raw)
+        if continues_assistant(messages, raw):
+            options["continue_final_message"] = True
         try:
             ids = codec.encode(messages, raw, **options)
         except ZooError as error:
@@ -168,6 +179,10 @@ class Session:
                 f"The {whose} of {self.loaded.name} refused the conversation: {sentence(error)}",
                 "prompt.template",
             ) from None
+        return self._fitting(ids)
+
+    def _fitting(self, ids: list[int]) -> list[int]:
+        """Return the token ids of a prompt if the target can continue them. Raises SessionError."""
         if not ids:
             raise SessionError("The prompt is empty: write something first.", "prompt.empty")
         if len(ids) >= self.loaded.context:
@@ -199,7 +214,7 @@ class Session:
                 f"A run gives one answer, not {self.request.n}: run each session of Session.each().",
                 "request.n",
             )
-        messages = read_messages(prompt)
+        messages = self.messages(prompt)
         wanted = (
             self.request.max_tokens
             if max_new_tokens is None
@@ -225,10 +240,11 @@ class Session:
         """Yield Started, Prefilled, the rounds with TextEmitted after each Committed, then Finished or
         Failed.
 
-        prompt: text, or messages {"role", "content"}; raw: without the chat template. deadline: seconds of
-        wall clock from now. cancel: set it and the run ends after the round. top_k_saved: number of top
-        tokens of each distribution in the events. max_new_tokens and stop default to the request's. Raises
-        SessionError at once, before the first event, for anything that cannot be run.
+        prompt: text, messages {"role", "content"} (an assistant's last one is continued), or token ids; raw:
+        without the chat template. deadline: seconds of wall clock from now. cancel: set it and the run ends
+        after the round. top_k_saved: number of top tokens of each distribution in the events.
+        max_new_tokens and stop default to the request's. Raises SessionError at once, before the first
+        event, for anything that cannot be run.
         """
         return self.open(
             prompt, max_new_tokens, stop, raw=raw, deadline=deadline, cancel=cancel, top_k_saved=top_k_saved

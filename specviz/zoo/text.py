@@ -258,7 +258,8 @@ def _spelt(tokenizer: Any, ids: list[int]) -> list[int]:
 def encode_chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> list[int]:
     """Return the token ids of a conversation in the tokenizer's chat template, up to the start of the
     answer; without a template, of the texts in order. options: what the template reads besides the messages
-    ("tools", "enable_thinking").
+    ("tools", "enable_thinking"); "continue_final_message": the last message is left open, so that the
+    answer continues it.
 
     Control tokens come from the template alone. The text of a special token inside a message or a tool is
     masked while the template runs and put back as plain text, so that nobody can end a turn by typing
@@ -274,9 +275,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
     _mapped([messages, options], lambda text: typed.append(text) or text)
     if not any(name in text for name in names for text in typed):
         return _ids(
-            tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=True, return_dict=False, **options
-            )
+            tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **_opening(options))
         )
     hidden = {
         name: f"\ue000{secrets.token_hex(8)}\ue001" for name in names
@@ -288,7 +287,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
         return text
 
     shown = tokenizer.apply_chat_template(
-        _mapped(messages, mask), add_generation_prompt=True, tokenize=False, **_mapped(options, mask)
+        _mapped(messages, mask), tokenize=False, **_opening(_mapped(options, mask))
     )
     typed_names = {mark: name for name, mark in hidden.items()}
     if getattr(tokenizer, "backend_tokenizer", None) is None:
@@ -336,6 +335,11 @@ class _Marked:
 @lru_cache(maxsize=8)
 def _marked(tokenizer: Any) -> _Marked:
     return _Marked(tokenizer)
+
+
+def _opening(options: dict[str, Any]) -> dict[str, Any]:
+    """Return a template's options with the one that begins the answer, unless it continues a message."""
+    return {"add_generation_prompt": not options.get("continue_final_message")} | options
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:

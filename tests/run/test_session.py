@@ -287,13 +287,32 @@ def test_weights_that_are_not_numbers_fail_with_a_sentence():
         [{"role": "robot", "content": "x"}],
         ["hi"],
         [{"role": "user", "content": " "}],
-        [{"role": "assistant", "content": "hi"}],
+        [{"role": "system", "content": "hi"}],
+        [{"role": "assistant", "content": " "}],
+        [{"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]}],
+        [1, -1],
+        [1, 10**6],
+        [1, "a"],
+        [1, True],
     ],
 )
 def test_no_prompt_is_refused_before_anything_starts(prompt):
     with pytest.raises(SessionError) as refused:
         Session(FakeLoaded(), "autoregressive").run(prompt)
-    assert refused.value.code in ("prompt.empty", "prompt.form", "prompt.last_role")
+    assert refused.value.code in (
+        "prompt.empty",
+        "prompt.form",
+        "prompt.last_role",
+        "prompt.ids",
+    )
+
+
+def test_token_ids_are_a_prompt():
+    ids = Session(FakeLoaded(), "autoregressive").encode(PROMPT, raw=True)
+    by_text, by_ids = (
+        list(Session(FakeLoaded(), "speculative").run(prompt, 12, raw=True)) for prompt in (PROMPT, ids)
+    )
+    assert by_ids[0].header["prompt"] == by_text[0].header["prompt"] and tokens(by_ids) == tokens(by_text)
 
 
 def test_prompts_longer_than_the_context_are_refused_unread_when_absurd():
