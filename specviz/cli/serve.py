@@ -41,17 +41,48 @@ def add(command) -> None:
         help="missing fields of a request take the values of the model's generation_config.json, unless it has "
         "generation_config: false; or set SPECVIZ_GENERATION_CONFIG=1",
     )
+    sub.add_argument(
+        "--parallel",
+        default=8,
+        type=int,
+        metavar="N",
+        help="requests that are answered at once, in one batch where their method allows it (8)",
+    )
+    sub.add_argument(
+        "--max-tokens",
+        type=int,
+        metavar="N",
+        help="the most tokens that an answer may ask for, also the default (as many as the context holds)",
+    )
+    sub.add_argument(
+        "--max-seconds",
+        default=600,
+        type=int,
+        metavar="N",
+        help="the longest time of an answer; what was written by then is returned (600)",
+    )
+    sub.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="a web page whose scripts may read answers (CORS), such as http://localhost:3000, or *; may be repeated",
+    )
 
 
 def serve(args: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
-    from ..run.request import SWITCHED_ON
+    from ..run.request import SWITCHED_ON, read_integer
     from ..ui.api_server import serve_api
     from ..ui.engine import Engine
     from ..ui.openai_api import configured_keys
+    from ..ui.openai_fields import ApiLimits
     from .messages import UsageError
     from .request_options import request_for
 
+    parallel = read_integer("--parallel", args.parallel, 1, 256)
+    most = None if args.max_tokens is None else read_integer("--max-tokens", args.max_tokens, 1)
+    limits = ApiLimits.own(most, read_integer("--max-seconds", args.max_seconds, 1, 86_400))
     keys = (*args.key, *configured_keys())
     if os.environ.get("SPECVIZ_API_KEYS") and not keys:  # a list of nothing must not open the endpoint
         raise UsageError("serve.keys")
@@ -76,5 +107,5 @@ def serve(args: argparse.Namespace) -> int:
             flush=True,
         )
 
-    serve_api(engine, args.host, args.port, keys, started)
+    serve_api(engine, args.host, args.port, keys, started, limits, parallel, tuple(args.allow_origin))
     return 0

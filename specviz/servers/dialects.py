@@ -221,7 +221,35 @@ class LlamaCpp(OpenAI):
         return out
 
 
-ENGINES: dict[str, OpenAI] = {"vllm": VLLM(), "sglang": SGLang(), "llamacpp": LlamaCpp(), "openai": OpenAI()}
+class MLXVLM(LlamaCpp):
+    """The dialect of mlx-vlm's server: llama.cpp's ``timings``, with the number of rounds (``draft_rounds``)
+    and the kind of drafter (``draft_kind``)."""
+
+    title = "mlx-vlm"
+    counters: dict[str, str] = {}
+
+    def ask(self, sampling):
+        return OpenAI.ask(self, sampling)
+
+    def speculation(self, message, choice):
+        out = super().speculation(message, choice)
+        found = message.get("timings")
+        if "drafts" not in out or not isinstance(found, dict):
+            return out
+        steps = reported_count(found.get("draft_rounds"), "count of draft rounds")
+        drafts = out["drafts"]
+        if steps is not None and (steps > drafts.drafted or drafts.accepted and not steps):
+            raise ImpossibleFigure("histogram_steps")
+        return out | {"drafts": Drafts(drafts.drafted, drafts.accepted, steps)}
+
+
+ENGINES: dict[str, OpenAI] = {
+    "vllm": VLLM(),
+    "sglang": SGLang(),
+    "llamacpp": LlamaCpp(),
+    "mlxvlm": MLXVLM(),
+    "openai": OpenAI(),
+}
 
 
 def validated_drafts(drafts: Drafts, histogram: Any = None) -> Drafts:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
 
 from .backend import Backend
 from .http_guard import HttpGuard
@@ -13,17 +15,33 @@ from .http_timeouts import with_timeouts
 from .limits import RunQueue
 from .loading import Loader
 from .openai_api import OpenAIApi
+from .openai_fields import ApiLimits
+from .run_queue import GRACE
+
+PARALLEL = 8  # requests that are answered at once
+WAITING = 1024  # requests that may wait, of one address too: the machine is its user's own
+METHODS = ("GET", "POST", "HEAD")
 
 
 def serve_api(
-    backend: Backend, host: str, port: int, keys: tuple[str, ...], started: Callable[[], None] = lambda: None
+    backend: Backend,
+    host: str,
+    port: int,
+    keys: tuple[str, ...],
+    started: Callable[[], None] = lambda: None,
+    limits: ApiLimits = ApiLimits(),
+    parallel: int = PARALLEL,
+    origins: Sequence[str] = (),
 ) -> None:
     """Serve the OpenAI-compatible endpoint without the page, with the same HTTP checks in front of it,
-    until a signal ends it."""
-    api = OpenAIApi(backend, RunQueue(), Loader(backend), keys)
-    config = uvicorn.Config(
-        HttpGuard(api, {}, {}, api=api), host, port, log_level="warning", forwarded_allow_ips="none"
-    )
+    until a signal ends it. parallel: requests that are answered at once; origins: web pages whose scripts may
+    read answers ("*": any)."""
+    queue = RunQueue(WAITING, WAITING, silence=limits.seconds + GRACE, together=parallel)
+    api = OpenAIApi(backend, queue, Loader(backend), keys, limits=limits)
+    app: Any = HttpGuard(api, {}, {}, api=api)
+    if origins:
+        app = CORSMiddleware(app, allow_origins=origins, allow_methods=METHODS, allow_headers=["*"])
+    config = uvicorn.Config(app, host, port, log_level="warning", forwarded_allow_ips="none")
     config.load()
     config.http_protocol_class = with_timeouts(config.http_protocol_class)
     server = uvicorn.Server(config)

@@ -41,6 +41,7 @@ OPEN_ROUTES = re.compile(
     r"|/gradio_api/(info/?|openapi\.json|startup-events|theme\.css|app_id/?|cancel|reset/?|queue/(join|data)"
     r"|heartbeat/[^/]+|(run|api)/[^/]+/?|call/(v2/)?[^/]+(/[^/]*)?)"
 )
+API_ROUTES = re.compile(r"/v1/.*|/health|/version|/metrics", re.DOTALL)  # of the OpenAI-compatible endpoint
 CALL = re.compile(r"/gradio_api/call/([^/]+)/?")
 HEARTBEAT = re.compile(
     r"/gradio_api/heartbeat/([^/]+)"
@@ -203,7 +204,7 @@ class HttpGuard:
             return _file(file, request) if file else _error(404, "http.file")
         if self._runs and STORED.fullmatch(path):
             body.most = self._runs.most_bytes
-        elif not OPEN_ROUTES.fullmatch(path) and not (self._api and path.startswith("/v1/")):
+        elif not OPEN_ROUTES.fullmatch(path) and not self._for_api(request):
             return _error(404, "http.route")
         if (
             request.headers.get("content-length", "0").isdigit()
@@ -299,7 +300,7 @@ class HttpGuard:
         )
 
     def _for_api(self, request: Request) -> bool:
-        return self._api is not None and _path(request).startswith("/v1/")
+        return self._api is not None and API_ROUTES.fullmatch(_path(request)) is not None
 
     def _refused(self, request: Request, why: Refused) -> Response:
         """Return the answer to a refused request, in the form that its client reads."""

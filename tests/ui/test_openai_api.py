@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 import urllib.error
@@ -19,10 +18,8 @@ from specviz.core import Sampling
 from specviz.run import Session, collect
 from specviz.trace.files import Trace
 from specviz.ui.generation import token_name
-from specviz.ui.openai_api import _by_name
+from specviz.ui.openai_formats import _by_name
 from specviz.zoo import load
-
-from .conftest import free_port
 
 openai = pytest.importorskip("openai")
 MESSAGES = [{"role": "user", "content": "the cat sat"}]
@@ -40,39 +37,6 @@ ADD = [
         },
     }
 ]
-
-
-@pytest.fixture(scope="module")
-def url(tiny, tmp_path_factory):
-    """``specviz serve`` in a process of its own, with a key, on the tiny pair and on one whose chat
-    template reads tools."""
-    port, home = free_port(), tmp_path_factory.mktemp("served") / "zoo"
-    shutil.copytree(tiny, home)
-    shutil.copytree(tiny / "target", home / "tools")
-    template = (home / "tools" / "chat_template.jinja").read_text()
-    (home / "tools" / "chat_template.jinja").write_text(
-        "{% if tools %}<tool_call>{{ tools[0].function.name }}{% endif %}" + template
-    )
-    with (home / "models.yaml").open("a") as register:
-        register.write("  tools: {path: tools, draft: tiny-draft}\n")
-        register.write(f"  far: {{hub: org/far, revision: '{'0' * 40}'}}\n")
-    environment = {**os.environ, "SPECVIZ_MODELS": str(home / "models.yaml")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "specviz", "serve", "--json", "--port", str(port), "--key", "secret"],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield json.loads(process.stdout.readline())["url"]
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-@pytest.fixture
-def client(url):
-    return openai.OpenAI(base_url=url, api_key="secret", max_retries=0)
 
 
 def expected(at_home, **fields):
@@ -229,8 +193,8 @@ def test_alternatives_of_one_text_are_all_named():
     [
         ({"model": "nope"}, openai.NotFoundError, "openai.model"),
         ({"messages": []}, openai.BadRequestError, "openai.messages"),
-        ({"messages": [{"role": "assistant", "content": "x"}]}, openai.BadRequestError, "openai.messages"),
-        ({"max_tokens": 100_000}, openai.BadRequestError, "openai.value"),
+        ({"messages": [{"role": "system", "content": "x"}]}, openai.BadRequestError, "openai.messages"),
+        ({"max_tokens": 2**21}, openai.BadRequestError, "openai.value"),
         ({"temperature": -1}, openai.BadRequestError, None),
         (
             {"tools": [{"type": "function", "function": {"name": "f"}}]},
@@ -250,7 +214,8 @@ def test_alternatives_of_one_text_are_all_named():
             openai.BadRequestError,
             "request.tool_choice_name",
         ),
-        ({"extra_body": {"parallel_tool_calls": True}}, openai.BadRequestError, "openai.field"),
+        ({"extra_body": {"parallel_tool_calls": "x"}}, openai.BadRequestError, "openai.value"),
+        ({"extra_body": {"web_search_options": {"x": 1}}}, openai.BadRequestError, "openai.field"),
         ({"max_tokens": 0}, openai.BadRequestError, "openai.value"),
         ({"extra_body": {"max_completion_tokens": 0}}, openai.BadRequestError, "openai.value"),
         ({"extra_body": {"logprobs": 5}}, openai.BadRequestError, "openai.value"),

@@ -8,7 +8,8 @@ import pytest
 from specviz.ui import choices, limits
 from specviz.ui.cards import cards
 from specviz.ui.messages import Refused
-from specviz.ui.openai_api import ChatShape, CompletionShape
+from specviz.ui.openai_fields import ApiLimits
+from specviz.ui.openai_formats import ChatShape, CompletionShape
 from specviz.zoo.codec import encode_png, sample_picture
 from specviz.zoo.picture_input import KEPT_SIDE, data_url, decode_picture
 from specviz.zoo.registry import ZooError, register
@@ -25,7 +26,7 @@ def user(*parts):
 def test_the_endpoint_takes_one_picture_out_of_the_messages():
     body = {"messages": [user(PART, TEXT), {"role": "assistant", "content": "A heart."}, user(TEXT)]}
     assert ChatShape.picture(body) == {"image": IMAGE}
-    assert [message["content"] for message in ChatShape.prompt(body)] == [
+    assert [message["content"] for message in ChatShape.prompts(body, ApiLimits())[0]] == [
         TEXT["text"],
         "A heart.",
         TEXT["text"],
@@ -53,7 +54,7 @@ def test_more_pictures_than_one_or_none_at_all_are_refused_by_code(messages):
 )
 def test_other_parts_and_other_roles_hold_no_picture(message):
     with pytest.raises(Refused) as why:
-        ChatShape.prompt({"messages": [message, user(TEXT)]})
+        ChatShape.prompts({"messages": [message, user(TEXT)]}, ApiLimits())
     assert why.value.code == "openai.messages"
 
 
