@@ -110,6 +110,7 @@ def _answer(
     recorder, result = Recorder(index, loaded.token_bytes, loaded.token_bytes.special), Result()
     transcript = Transcript(loaded.token_bytes, request.stop, request.min_tokens)
     decode = loaded.codec.decoder()
+    ends = frozenset() if request.ignore_eos else loaded.end_tokens  # not part of the text, special or not
     sent = 0
     calls = CallReader(
         () if request.tool_choice == "none" else request.tools,
@@ -126,7 +127,8 @@ def _answer(
             tokens = list(event.tokens)
         elif isinstance(event, TextEmitted):
             for piece in event.pieces:
-                transcript.add(piece[0])
+                if piece[0] not in ends:
+                    transcript.add(piece[0])
             text, sent = (
                 decode(bytes(transcript.data[sent : transcript.stable_length])),
                 max(sent, transcript.stable_length),

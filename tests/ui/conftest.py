@@ -202,6 +202,10 @@ def url(tiny, tmp_path_factory):
     with (home / "models.yaml").open("a") as register:
         register.write("  tools: {path: tools, draft: tiny-draft}\n")
         register.write(f"  far: {{hub: org/far, revision: '{'0' * 40}'}}\n")
+    config = home / "tools" / "config.json"  # a schema in the prompt takes some hundred tokens
+    config.write_text(
+        config.read_text().replace('"max_position_embeddings": 256', '"max_position_embeddings": 4096')
+    )
     environment = {**os.environ, "SPECVIZ_MODELS": str(home / "models.yaml")}
     process = subprocess.Popen(
         [*SERVE, "--port", str(port), "--key", "secret", "--allow-origin", ORIGIN],
