@@ -4,7 +4,8 @@ speculation.
 All engines stream OpenAI's chat completions. vLLM: token ids with each message, and at the end
 ``metrics.speculative_decoding`` (if started with --per-request-spec-decode-metrics). SGLang: token ids, and
 at the end ``sglext.spec_tokens_details``. llama.cpp's llama-server: ``timings`` with ``draft_n`` and
-``draft_n_accepted`` in each message. None of them reports the ids of rejected tokens.
+``draft_n_accepted`` in each message; mlx-vlm: the same, with ``draft_rounds`` and ``draft_kind``. None of
+them reports the ids of rejected tokens.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from specviz.core import Sampling
+from specviz.servers.dialects import ENGINES
+from specviz.servers.figures import by_position
 from specviz.servers.http_client import Bounds
 from specviz.servers.merge_lanes import merge_lanes
 from specviz.servers.stream import Stream
@@ -153,6 +155,21 @@ def answers():
             timings(" five", 5, 4, 3),
             timings(" six", 6, 8, 3, "stop"),
         ),
+        "mlxvlm": HEAD
+        + b"\r\n"
+        + sse(
+            said("One two three four"),
+            said(" five six", "stop")
+            | {
+                "timings": {
+                    "predicted_n": 6,
+                    "draft_kind": "mtp",
+                    "draft_rounds": 2,
+                    "draft_n": 6,
+                    "draft_n_accepted": 3,
+                }
+            },
+        ),
         "mute/models": b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{"data": [{"id": "its-own"}]}',
         "mute": HEAD + b"\r\n" + sse(said("Hm", "stop", model="its-own")),
         "thinks": HEAD
@@ -285,6 +302,40 @@ def test_llama_server_tells_its_drafts_while_it_streams(fake):
         asked["min_p"],
         asked["repeat_penalty"],
     ) == (0, 0.0, 1.0)
+
+
+def test_mlx_vlm_tells_its_rounds(fake):
+    _, trace, facts = lane(fake, "mlxvlm", "mlxvlm")
+    for name, value in (
+        ("drafted", 6),
+        ("accepted", 3),
+        ("steps", 2),
+        ("passes", 3),
+        ("accepted_length", 2.0),
+    ):
+        assert facts[name] == ("observed", value)
+    assert not {"repeat_penalty", "timings_per_token"} & set(fake.asked["mlxvlm"]["body"])
+
+
+@pytest.mark.parametrize("rounds, doubted", [(0, True), (7, True), (6, False), (None, False), (-1, True)])
+def test_an_impossible_number_of_rounds_is_doubted(rounds, doubted):
+    timings = {"predicted_n": 6, "draft_n": 6, "draft_n_accepted": 3, "draft_rounds": rounds}
+    message = ENGINES["mlxvlm"].read({"choices": [], "timings": timings})
+    assert bool(message.doubt) == doubted == (message.drafts is None)
+
+
+def test_a_step_whose_drafts_were_all_invalid_is_a_step():
+    """vLLM 0.32's histogram has a row for drafts of which grammar left nothing."""
+    metrics = {
+        "acceptance_histogram": [2, 0, 1],
+        "acceptance_histogram_by_draft_length": {"0": [1], "2": [1, 0, 1]},
+        "num_spec_steps": 3,
+        "num_accepted_draft_tokens": 2,
+        "num_draft_tokens": 4,
+    }
+    message = ENGINES["vllm"].read({"choices": [], "metrics": {"speculative_decoding": metrics}})
+    assert not message.doubt and message.drafts.steps == 3
+    assert by_position(message.drafts.histogram) == [[2, 1], [1, 1]]
 
 
 def test_a_model_that_nobody_named_is_asked_for_and_a_key_is_sent(fake, monkeypatch):
