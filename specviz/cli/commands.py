@@ -204,10 +204,18 @@ def parser() -> Parser:
     completion.add(command, parser)
 
     sub = command(
-        "replay", replay, "Write a recorded trace as one stand-alone HTML page, which replays the run."
+        "replay",
+        replay,
+        "Write a recorded trace as one stand-alone HTML page, which replays the run, or for Perfetto.",
     )
     sub.add_argument("trace", metavar="TRACE", help="a trace as .jsonl or .jsonl.gz")
-    sub.add_argument("--html", required=True, metavar="FILE", help="path of the page")
+    form = sub.add_mutually_exclusive_group(required=True)
+    form.add_argument("--html", metavar="FILE", help="path of the page")
+    form.add_argument(
+        "--chrome",
+        metavar="FILE",
+        help="path of a .json file of Chrome trace events, for Perfetto (ui.perfetto.dev) or chrome://tracing",
+    )
     return top
 
 
@@ -510,14 +518,17 @@ def verify_methods(args: argparse.Namespace) -> int:
 
 
 def replay(args: argparse.Namespace) -> int:
-    """Write a trace file as a stand-alone HTML page; return the exit status."""
+    """Write a trace file as a stand-alone HTML page or as Chrome trace events; return the exit status."""
+    from ..trace.chrome import chrome_trace
     from ..trace.files import Trace
     from ..trace.page import to_html
 
-    page = to_html(Trace.load(Path(args.trace)))
-    write_output(args.html, page, read=args.trace)
+    trace = Trace.load(Path(args.trace))
+    form, path = ("html", args.html) if args.html else ("chrome", args.chrome)
+    written = to_html(trace) if args.html else json.dumps(chrome_trace(trace), allow_nan=False)
+    write_output(path, written, read=args.trace)
     if args.json:
-        _print({"html": args.html, "bytes": len(page.encode())})
+        _print({form: path, "bytes": len(written.encode())})
     else:
-        print(TEXTS["replay.page"].format(path=args.html, size=len(page.encode()) / 1e6))
+        print(TEXTS["replay.page"].format(path=path, size=len(written.encode()) / 1e6))
     return 0

@@ -43,7 +43,7 @@ def write_refused(path: str | Path, error: WriteError) -> UsageError:
     return UsageError("file.write", path=str(path)[:200], why=error.strerror)
 
 
-WRITES = ("trace", "save", "out", "html", "csv", "parquet")  # options that name a file to write
+WRITES = ("trace", "save", "out", "html", "chrome", "csv", "parquet")  # options that name a file to write
 READS = (
     "predicted",
     "request",
