@@ -4,8 +4,8 @@ speculation.
 All engines stream OpenAI's chat completions. vLLM: token ids with each message, and at the end
 ``metrics.speculative_decoding`` (if started with --per-request-spec-decode-metrics). SGLang: token ids, and
 at the end ``sglext.spec_tokens_details``. llama.cpp's llama-server: ``timings`` with ``draft_n`` and
-``draft_n_accepted`` in each message; mlx-vlm: the same, with ``draft_rounds`` and ``draft_kind``. None of
-them reports the ids of rejected tokens.
+``draft_n_accepted`` in each message; mlx-vlm: the same, with ``draft_rounds`` and ``draft_kind``.
+TensorRT-LLM: ``speculative_decoding`` in the last choice. None of them reports the ids of rejected tokens.
 """
 
 from __future__ import annotations
@@ -244,9 +244,27 @@ class MLXVLM(LlamaCpp):
         return out | {"drafts": Drafts(drafts.drafted, drafts.accepted, steps)}
 
 
+class TensorRTLLM(OpenAI):
+    """The dialect of trtllm-serve: ``speculative_decoding`` in the choice that ends the answer."""
+
+    title = "TensorRT-LLM"
+
+    def speculation(self, message, choice):
+        found = choice.get("speculative_decoding")
+        if not isinstance(found, dict) or not found.get("num_spec_steps"):
+            return {}
+        drafts = Drafts(
+            _needed(found, "total_draft_tokens"),
+            _needed(found, "total_accepted_draft_tokens"),
+            _needed(found, "num_spec_steps"),
+        )
+        return {"drafts": validated_drafts(drafts, found.get("acceptance_histogram"))}
+
+
 ENGINES: dict[str, OpenAI] = {
     "vllm": VLLM(),
     "sglang": SGLang(),
+    "trtllm": TensorRTLLM(),
     "llamacpp": LlamaCpp(),
     "mlxvlm": MLXVLM(),
     "openai": OpenAI(),

@@ -61,7 +61,7 @@ QUANTISED = ("bnb-8bit", "bnb-4bit", "ao-int8", "ao-int4")  # kinds of models/qu
 REACH = 5.0  # seconds for the hub's first answer
 UNREACHABLE = ("LocalEntryNotFoundError", "OfflineModeIsEnabled")  # errors of the hub's client
 LONGEST = 1000  # characters of a field of models.yaml
-SERVER_ENGINES = ("vllm", "sglang", "llamacpp", "mlxvlm", "openai")
+SERVER_ENGINES = ("vllm", "sglang", "trtllm", "llamacpp", "mlxvlm", "openai")
 SERVER_NAME = re.compile(r"[A-Za-z0-9][\w .-]{0,39}", re.ASCII)
 
 

@@ -170,6 +170,28 @@ def answers():
                 }
             },
         ),
+        "trtllm": HEAD
+        + b"\r\n"
+        + sse(
+            said("One two three four"),
+            said(
+                " five six",
+                choice_={
+                    "finish_reason": "stop",
+                    "delta": {"content": " five six"},
+                    "avg_decoded_tokens_per_iter": 2.0,
+                    "speculative_decoding": {
+                        "acceptance_rate": 0.5,
+                        "total_accepted_draft_tokens": 3,
+                        "total_draft_tokens": 6,
+                        "num_spec_steps": 3,
+                        "acceptance_histogram": [1, 1, 1],
+                        "num_spec_tokens": None,
+                    },
+                },
+            ),
+            {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 6}},
+        ),
         "mute/models": b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{"data": [{"id": "its-own"}]}',
         "mute": HEAD + b"\r\n" + sse(said("Hm", "stop", model="its-own")),
         "thinks": HEAD
@@ -315,6 +337,13 @@ def test_mlx_vlm_tells_its_rounds(fake):
     ):
         assert facts[name] == ("observed", value)
     assert not {"repeat_penalty", "timings_per_token"} & set(fake.asked["mlxvlm"]["body"])
+
+
+def test_tensorrt_llm_tells_its_drafts_in_the_last_choice(fake):
+    _, trace, facts = lane(fake, "trtllm", "trtllm")
+    for name, value in (("drafted", 6), ("accepted", 3), ("steps", 3), ("accepted_length", 2.0)):
+        assert facts[name] == ("observed", value)
+    assert facts["by_position"] == ("inferred", [[3, 2], [2, 1]])
 
 
 @pytest.mark.parametrize("rounds, doubted", [(0, True), (7, True), (6, False), (None, False), (-1, True)])

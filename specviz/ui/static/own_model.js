@@ -8,7 +8,7 @@ const OWN = [
   [
     "Your server",
     "SPECVIZ_SERVERS='vllm=http://127.0.0.1:8000' python app.py",
-    "It becomes a lane of the page. Also sglang=, llamacpp=, mlxvlm= or openai=.",
+    "It becomes a lane of the page. Also sglang=, trtllm=, llamacpp=, mlxvlm= or openai=.",
   ],
 ];
 const own = element.querySelector(".pg-own");
