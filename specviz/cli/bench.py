@@ -124,6 +124,7 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
     else:
         print(json.dumps(report["environment"], ensure_ascii=False))
         print(table(report["rows"], COLUMNS))
+        _print_places(report["rows"])
         if "passes" in report:
             print(
                 "",
@@ -132,6 +133,18 @@ def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:
                 sep="\n",
             )
     return INTERRUPTED if report["environment"]["interrupted"] else 0
+
+
+def _print_places(rows: list[dict[str, Any]]) -> None:
+    """Print the tokens per pass along the answers, where they have more than one stretch."""
+    from .terminal import table
+
+    places = [row.get("along_the_answer") or {} for row in rows]
+    names = max(places, key=len, default={})
+    if len(names) > 1:
+        found = [{"method": row["method"], "task": row["task"], **place} for row, place in zip(rows, places)]
+        print("", "Tokens per pass from this token of the answer on:", sep="\n")
+        print(table(found, ["method", "task", *names]))
 
 
 def _structured(args: argparse.Namespace) -> int:

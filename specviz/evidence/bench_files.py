@@ -13,11 +13,14 @@ Row = dict[str, Any]
 
 
 def flatten_intervals(row: Row) -> Row:
-    """Return a row in which each interval [low, high] is replaced by the fields NAME_low and NAME_high."""
+    """Return a row in which each interval [low, high] is replaced by the fields NAME_low and NAME_high, and
+    each object by NAME_KEY."""
     out: Row = {}
     for name, value in row.items():
         if isinstance(value, (list, tuple)) and len(value) == 2:
             out |= {f"{name}_low": value[0], f"{name}_high": value[1]}
+        elif isinstance(value, dict):
+            out |= {f"{name}_{key}": inner for key, inner in value.items()}
         else:
             out[name] = value
     return out

@@ -19,6 +19,7 @@ from ..methods import catalogue
 from ..run.request import SessionError, read_integer
 from ..run.result import Result, collect
 from ..run.session import Session, find_method
+from ..trace.answer_places import lengths_by_place
 from ..trace.metrics import Totals, walltime_speedup
 from .looping import loops
 from .prompt_suites import Item, read_suites, select_items, suite_path
@@ -99,6 +100,7 @@ class Cell:
             "tokens": self.totals.tokens,
             "draft_weight_bytes": self.memory.get("weights"),
             "draft_cache_bytes": self.memory.get("cache"),
+            "along_the_answer": lengths_by_place(self.totals.by_place),
         }
 
 
@@ -369,4 +371,6 @@ def _mean(values: list[Any]) -> Any:
     """Return the mean of numbers, or of intervals bound by bound; None if any is unknown."""
     if isinstance(values[0], list):
         return [_mean([value[0] for value in values]), _mean([value[1] for value in values])]
+    if isinstance(values[0], dict):
+        return {key: _mean([value.get(key) for value in values]) for key in max(values, key=len)}
     return None if any(value is None for value in values) else fmean(values)

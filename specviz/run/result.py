@@ -105,6 +105,7 @@ class Result:
             "finish_reason": self.finish_reason,
             "busy": self.busy,
             "metrics": self.metrics(),
+            "along_the_answer": self.totals.along_the_answer(),
             **logprobs,
             **({"head_unused": self.head_unused} if self.head_unused else {}),
             **reused,

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from .answer_places import Places, add_round, added, place_figures
 from .events import Committed, Decided, Drafted, Event, Prefilled, Verified
 from .speed import Steady, TimedRound, steady
 
@@ -29,7 +30,8 @@ class Totals:
     """Raw counts of one run, accumulated from its events; totals of several runs are added with ``+``.
 
     drafted, accepted: draft tokens; tried: draft tokens whose parent was accepted; examined: draft tokens
-    that were tested; by_position: [tried, accepted] for each depth."""
+    that were tested; by_position: [tried, accepted] for each depth; by_place: for each stretch of the answer
+    its passes, tokens, tried and accepted draft tokens (answer_places.py)."""
 
     tokens: int = 0
     rounds: int = 0
@@ -42,6 +44,7 @@ class Totals:
         default_factory=list
     )  # depth-1 -> [rounds that tried it, that accepted it]
     examined: int = 0
+    by_place: Places = field(default_factory=list)
     first_token_seconds: float | None = None  # from the begin of the prefill to the end of the first round
     timed_rounds: list[TimedRound] = field(default_factory=list, repr=False)
     _verified: list[int] = field(default_factory=list, repr=False)  # rows of the round's passes
@@ -65,7 +68,10 @@ class Totals:
         elif isinstance(event, Decided):
             self._decisions = event.decisions
         elif isinstance(event, Committed):
+            tried, passes = self.tried, self.rounds - sum(row[0] for row in self.by_place)
             self._fold_trials(event)
+            counts = (passes, len(event.tokens), self.tried - tried, event.accepted)
+            add_round(self.by_place, self.tokens, counts)
             if self.first_token_seconds is None:
                 self.first_token_seconds = self.prefill_seconds + sum(event.seconds.values())
             self.tokens += len(event.tokens)
@@ -124,7 +130,12 @@ class Totals:
             both,
             self.examined + other.examined,
             timed_rounds=self.timed_rounds + other.timed_rounds,
+            by_place=added(self.by_place, other.by_place),
         )
+
+    def along_the_answer(self) -> list[dict[str, Any]]:
+        """Return the mean accepted length and the acceptance rate for each 64 tokens of the answer."""
+        return place_figures(self.by_place)
 
     @property
     def seconds(self) -> float:
@@ -158,6 +169,7 @@ class Totals:
             "cache_seconds": ph.get("commit", 0.0),
             "other_seconds": ph.get("plan", 0.0) + ph.get("observe", 0.0),
             "by_position": self.by_position,
+            "by_place": self.by_place,
         }
 
     def metrics(self) -> dict[str, float | None]:

@@ -246,6 +246,7 @@ TOTALS = fields(
         )
     },
     by_position_=list_of(fixed_list(COUNT, COUNT), NODES),
+    by_place_=list_of(fixed_list(COUNT, COUNT, COUNT, COUNT), 17),
 )
 SCHEMA: dict[str, Check] = {
     "header": HEADER,

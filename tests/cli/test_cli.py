@@ -109,7 +109,15 @@ def test_run_as_json(command, at_home):
     )
     found = json.loads(out)
     assert status == 0 and not err
-    assert found.keys() == {"text", "token_ids", "prompt_ids", "finish_reason", "busy", "metrics"}
+    assert found.keys() == {
+        "text",
+        "token_ids",
+        "prompt_ids",
+        "finish_reason",
+        "busy",
+        "metrics",
+        "along_the_answer",
+    }
     assert found["finish_reason"] == "length" and len(found["token_ids"]) == 9 == found["metrics"]["tokens"]
     assert {"block_efficiency", "acceptance_rate", "tokens_per_second", "overhead_share"} <= found[
         "metrics"
