@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,15 +13,20 @@ CHUNK = 64  # tokens in a forward pass
 
 
 @torch.inference_mode()
-def prompt_logprobs(loaded: Any, ids: list[int], top: int) -> list[tuple[float, list[list[float]]]]:
+def prompt_logprobs(
+    loaded: Any, ids: list[int], top: int, cancelled: Callable[[], bool] = lambda: False
+) -> list[tuple[float, list[list[float]]]]:
     """Return (log-probability, the ``top`` best [token, log-probability] pairs) of each prompt token but the
-    first, under the model's own distribution. The KV cache of these passes is freed."""
+    first, under the model's own distribution. The KV cache of these passes is freed. cancelled(): asked
+    before each pass; the rest is then left out."""
     kit = loaded.kit()
     target = kit.target
     target.expect(CHUNK + 1)
     out: list[tuple[float, list[list[float]]]] = []
     try:
         for start in range(1, len(ids), CHUNK):
+            if cancelled():
+                break
             target.sync(ids[:start])
             chunk = tuple(ids[start : start + CHUNK])
             logits = target.score(DraftTree(chunk, tuple(range(-1, len(chunk) - 1)))).logits[: len(chunk)]

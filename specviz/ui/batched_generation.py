@@ -17,7 +17,6 @@ from .run_queue import GRACE, RUN_SECONDS
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
-MOST_TOGETHER = 8  # requests of a batch
 SILENCE = RUN_SECONDS + GRACE / 2  # seconds after which a batch that plays no round is given up
 
 

@@ -101,7 +101,7 @@ def _answer(
 
     loaded, request = session.loaded, session.request
     if asked.echo:
-        yield [{"index": index, **_echo(session, asked)}]
+        yield [{"index": index, **_echo(session, asked, cancel)}]
     if asked.silent:
         yield [_unanswered(session, asked, index)]
         return
@@ -186,7 +186,7 @@ def _answer(
     ]
 
 
-def _echo(session: Any, asked: Generation) -> Chunk:
+def _echo(session: Any, asked: Generation, cancel: threading.Event | None) -> Chunk:
     """Return the text of the prompt and, if asked for, the log-probability of each of its tokens; the first
     token has none."""
     from ..run.prompt_logprobs import prompt_logprobs
@@ -197,7 +197,8 @@ def _echo(session: Any, asked: Generation) -> Chunk:
     text = asked.prompt if isinstance(asked.prompt, str) else data.decode("utf-8", "replace")
     if top is None:
         return {"text": text, "logprobs": None, "token_ids": []}
-    found = [(None, []), *prompt_logprobs(loaded, ids, top)]
+    cancelled = cancel.is_set if cancel is not None else bool
+    found = [(None, []), *prompt_logprobs(loaded, ids, top, cancelled)]
     entries = [
         _token_logprob(loaded, i, logprob, best) | {"source": "prompt"}
         for i, (logprob, best) in zip(ids, found)
