@@ -1,6 +1,6 @@
 """Map the tensors of a GGUF file to the names and layouts of Hugging Face, per architecture.
 
-llama.cpp renames tensors; for architecture ``llama`` it also reorders the rows of queries and keys (a
+llama.cpp renames tensors; for architectures such as ``llama`` it also reorders the rows of queries and keys (a
 rotary pair becomes two adjacent rows), and for Gemma it stores norm weights with 1 added. Both are undone
 here. A tensor that is not in the table is refused, because ignoring it would run another model.
 """
@@ -58,6 +58,13 @@ LAYOUTS = {
     "llama": Layout(LAYER, paired=True),
     "qwen2": Layout(LAYER, biases=("attn_q", "attn_k", "attn_v")),
     "qwen3": Layout(LAYER | HEAD_NORMS),
+    "smollm3": Layout(LAYER, paired=True),
+    "granite": Layout(LAYER, paired=True),
+    "olmo2": Layout(
+        {name: there for name, there in LAYER.items() if not name.endswith("_norm")}
+        | HEAD_NORMS
+        | {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}
+    ),
     "gemma": Layout(LAYER, norms_plus_one=True),
     "gemma2": Layout(LAYER | GEMMA2, norms_plus_one=True),
     "gemma3": Layout(LAYER | GEMMA2 | HEAD_NORMS, norms_plus_one=True),

@@ -20,6 +20,9 @@ CLASSES = {
     "llama": ("llama", "LlamaForCausalLM"),
     "qwen2": ("qwen2", "Qwen2ForCausalLM"),
     "qwen3": ("qwen3", "Qwen3ForCausalLM"),
+    "smollm3": ("smollm3", "SmolLM3ForCausalLM"),
+    "granite": ("granite", "GraniteForCausalLM"),
+    "olmo2": ("olmo2", "Olmo2ForCausalLM"),
     "gemma": ("gemma", "GemmaForCausalLM"),
     "gemma2": ("gemma2", "Gemma2ForCausalLM"),
     "gemma3": ("gemma3_text", "Gemma3ForCausalLM"),
@@ -45,7 +48,15 @@ SHAPE = {
     "rope.scaling.attn_factor",
 }
 WINDOW = {"attention.sliding_window"}
+MULTIPLIERS = {  # Granite's: the name of transformers -> the file's
+    "attention_multiplier": "attention.scale",
+    "embedding_multiplier": "embedding_scale",
+    "residual_multiplier": "residual_scale",
+    "logits_scaling": "logit_scale",
+}
+WITHOUT_ROTATION = 4  # one of so many layers of SmolLM3; files do not say it
 MORE = {
+    "granite": set(MULTIPLIERS.values()),
     "gemma2": WINDOW | {"attn_logit_softcapping", "final_logit_softcapping"},
     "gemma3": WINDOW | {"rope.freq_base_swa", "attention.sliding_window_pattern"},
     "phi3": WINDOW,
@@ -201,14 +212,18 @@ def _llama3(file: GGUFFile, base: dict[str, float], size: int) -> dict[str, Any]
 def _extras(file: GGUFFile, kind: str, config: dict[str, Any]) -> dict[str, Any]:
     """Return keys that only some families have, or name differently."""
     found: dict[str, Any] = {}
-    if kind in ("llama", "qwen2", "qwen3"):
+    if kind in ("llama", "qwen2", "qwen3", "smollm3", "granite", "olmo2"):
         found |= {"hidden_act": "silu", "attention_bias": kind == "qwen2"}
     if kind == "qwen2":
         found |= {"use_sliding_window": False}
         found.pop("attention_bias")  # its class has them always
     if kind.startswith("gemma"):
         found |= {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"}
-    if kind in MORE:
+    if kind == "smollm3":
+        found |= {"no_rope_layer_interval": WITHOUT_ROTATION, "use_sliding_window": False}
+    if kind == "granite":
+        found |= {name: _number(file, f"granite.{key}") for name, key in MULTIPLIERS.items()}
+    if WINDOW <= MORE.get(kind, set()):
         window = file.metadata.get(f"{kind}.attention.sliding_window")
         found["sliding_window"] = (
             positive_integer(file, f"{kind}.attention.sliding_window") if window else None

@@ -23,13 +23,16 @@ SPLITS = {
     "default": None,
     "gpt-2": None,
     "smollm": None,
+    "refact": None,
+    "smaug-bpe": LLAMA3,
+    "dbrx": LLAMA3,
     "llama-bpe": LLAMA3,
     "llama3": LLAMA3,
     "llama-v3": LLAMA3,
     "qwen2": QWEN2,
     "deepseek-r1-qwen": QWEN2,
 }
-SINGLE_DIGITS = {"smollm"}
+SINGLE_DIGITS = {"smollm", "refact"}
 OPENED = {
     "llama-bpe",
     "llama3",

@@ -23,6 +23,9 @@ ARCHITECTURES = {
     "llama": "Llama",
     "qwen2": "Qwen2",
     "qwen3": "Qwen3",
+    "smollm3": "SmolLM3",
+    "granite": "Granite",
+    "olmo2": "Olmo2",
     "gemma": "Gemma",
     "gemma2": "Gemma2",
     "gemma3": "Gemma3Text",
@@ -34,8 +37,17 @@ def network(kind: str, seed: int = 0, **more: Any) -> torch.nn.Module:
     """A random network of an architecture, as transformers makes it."""
     name = ARCHITECTURES[kind]
     size = {} if kind == "phi3" else {"head_dim": SIZE}
-    if kind in ("llama", "qwen2", "phi3"):
+    if kind in ("llama", "qwen2", "phi3", "smollm3", "granite", "olmo2"):
         size = {}
+    if kind == "granite":
+        size = {
+            "attention_multiplier": 0.2,
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.4,
+            "logits_scaling": 2.0,
+        }
+    if kind == "smollm3":
+        size = {"no_rope_layer_interval": 4, "use_sliding_window": False}
     if kind in ("gemma2", "gemma3"):
         size |= {"query_pre_attn_scalar": SIZE, "sliding_window": 8}
     if kind == "gemma3":
@@ -48,7 +60,7 @@ def network(kind: str, seed: int = 0, **more: Any) -> torch.nn.Module:
     config = getattr(transformers, f"{name}Config")(
         vocab_size=VOCAB,
         hidden_size=HIDDEN,
-        num_hidden_layers=LAYERS,
+        num_hidden_layers=5 if kind == "smollm3" else LAYERS,  # its fourth layer does not rotate
         num_attention_heads=HEADS,
         num_key_value_heads=2,
         intermediate_size=INNER,
@@ -89,14 +101,14 @@ def write(
     added, None to leave one out. drop: tensors left out; tensors: added ones. Returns the network that
     transformers would run."""
     net = network(kind) if net is None else net
-    config, names = net.config, gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, kind.upper()), LAYERS)
+    config, names = net.config, gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, kind.upper()), 5)
     writer = gguf.GGUFWriter(str(path), kind)
     theta = config.rope_parameters.get("full_attention", config.rope_parameters)["rope_theta"]
     size = getattr(config, "head_dim", None) or HIDDEN // HEADS
     described = {
         "context_length": config.max_position_embeddings,
         "embedding_length": HIDDEN,
-        "block_count": LAYERS,
+        "block_count": config.num_hidden_layers,
         "feed_forward_length": INNER,
         "attention.head_count": HEADS,
         "attention.head_count_kv": 2,
@@ -108,6 +120,13 @@ def write(
     }
     if kind in ("gemma2", "gemma3"):
         described["attention.sliding_window"] = config.sliding_window
+    if kind == "granite":
+        described |= {
+            "attention.scale": config.attention_multiplier,
+            "embedding_scale": config.embedding_multiplier,
+            "residual_scale": config.residual_multiplier,
+            "logit_scale": config.logits_scaling,
+        }
     if kind == "gemma2":
         described |= {
             "attn_logit_softcapping": config.attn_logit_softcapping,
@@ -124,7 +143,7 @@ def write(
             continue
         there = names.get_name(name, (".weight", ".bias"))
         weight = weight.float()
-        if kind == "llama" and (".attn_q." in there or ".attn_k." in there):
+        if kind in ("llama", "smollm3", "granite") and (".attn_q." in there or ".attn_k." in there):
             weight = neighbours(weight, HEADS if ".attn_q." in there else 2)
         if kind.startswith("gemma") and there.endswith("norm.weight"):
             weight = weight + 1
