@@ -80,7 +80,7 @@ def serve(args: argparse.Namespace) -> int:
     from .messages import UsageError
     from .request_options import request_for
 
-    parallel = read_integer("--parallel", args.parallel, 1, 256)
+    parallel = read_integer("--parallel", args.parallel, 1, 128)
     most = None if args.max_tokens is None else read_integer("--max-tokens", args.max_tokens, 1)
     limits = ApiLimits.own(most, read_integer("--max-seconds", args.max_seconds, 1, 86_400))
     keys = (*args.key, *configured_keys())

@@ -20,6 +20,7 @@ from .run_queue import GRACE
 
 PARALLEL = 8  # requests that are answered at once
 WAITING = 1024  # requests that may wait, of one address too: the machine is its user's own
+HALF_OPEN = 128  # requests of one address that have not arrived: a harness sends many at once
 METHODS = ("GET", "POST", "HEAD")
 
 
@@ -43,7 +44,7 @@ def serve_api(
         app = CORSMiddleware(app, allow_origins=origins, allow_methods=METHODS, allow_headers=["*"])
     config = uvicorn.Config(app, host, port, log_level="warning", forwarded_allow_ips="none")
     config.load()
-    config.http_protocol_class = with_timeouts(config.http_protocol_class)
+    config.http_protocol_class = with_timeouts(config.http_protocol_class, HALF_OPEN)
     server = uvicorn.Server(config)
 
     async def serve() -> None:

@@ -38,10 +38,17 @@ DRAIN_BYTES = 16 * 2**10
 WATCH = 5.0  # seconds between two searches for connections that take nothing
 
 
-def with_timeouts(protocol: type) -> type:
-    """Return a subclass of a uvicorn HTTP protocol with these limits."""
+def with_timeouts(protocol: type, half_open: int = HALF_OPEN) -> type:
+    """Return a subclass of a uvicorn HTTP protocol with these limits. half_open: incomplete requests of an
+    address."""
     limit_repeats()
-    own = {"_waiting": {}, "_open": {}, "_watcher": None, "_most": connections_in_all()}
+    own = {
+        "_waiting": {},
+        "_open": {},
+        "_watcher": None,
+        "_most": connections_in_all(),
+        "_half_open": half_open,
+    }
     return type("TimedProtocol", (_Timed, protocol), own | {"_proxies": trusted_proxies()})
 
 
@@ -94,6 +101,7 @@ class _Timed(_Protocol):
     ]  # address -> its connections without a complete request, oldest first
     _open: dict[str, OrderedDict[Any, None]]  # address -> its connections, oldest first
     _most: int  # connections of all addresses
+    _half_open: int  # incomplete requests of an address
     _proxies: frozenset[str]  # whose connections are of many clients
     _watcher: Any
     _timer: Any = None
@@ -172,7 +180,7 @@ class _Timed(_Protocol):
         mine = self._waiting.setdefault(self._peer, OrderedDict())
         mine[self] = None
         self._timer = self.loop.call_later(ARRIVAL_SECONDS, self._close)
-        if len(mine) > HALF_OPEN:
+        if len(mine) > self._half_open:
             next(iter(mine))._close()
 
     def _arrived(self) -> None:

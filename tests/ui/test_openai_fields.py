@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import socket
 import urllib.error
 import urllib.request
 from functools import partial
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -448,3 +450,16 @@ def test_serve_has_knobs_for_length_time_and_requests_at_once(at_home, monkeypat
     assert commands.main(["serve", *options]) == 0
     *_, limits, parallel, origins = got[0]
     assert (limits.max_tokens, limits.seconds, parallel, origins) == (9, 7, 3, ("*",))
+
+
+def test_many_connections_of_ones_own_machine_are_served(url):
+    """A harness opens its connections before it sends; a page closes the oldest of so many."""
+    place = urlsplit(url)
+    opened = [socket.create_connection((place.hostname, place.port), timeout=60) for _ in range(60)]
+    try:
+        for one in opened:
+            one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert [one.recv(12) for one in opened] == [b"HTTP/1.1 200"] * 60
+    finally:
+        for one in opened:
+            one.close()
