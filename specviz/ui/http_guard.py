@@ -57,7 +57,7 @@ FREE = (
     "/svelte/",
 )  # files of the page: reading one is not counted as a request
 IN_FLIGHT = 128  # requests of an address that are being answered, streams included: a page holds two
-DEAR = re.compile(r"/gradio_api/(call|run|api)/(v2/)?(ask|methods)/?")  # answers of 0.2 to 0.4 MB
+LARGE_ANSWER = re.compile(r"/gradio_api/(call|run|api)/(v2/)?(ask|methods)/?")  # answers of 0.2 to 0.4 MB
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half a character in JSON, or one of two halves
 PRICE = 10  # requests that such a one, or a page that is not in memory, counts as
 SWEEP = 1.0  # seconds between two searches for unread answers
@@ -218,8 +218,8 @@ class HttpGuard:
 
     def _price(self, request: Request, path: str) -> float:
         """Return how many requests a request counts as."""
-        dear = DEAR.fullmatch(path) or (path in PATHS and not self._app.has(request.scope))
-        return PRICE if dear else 1
+        large = LARGE_ANSWER.fullmatch(path) or (path in PATHS and not self._app.has(request.scope))
+        return PRICE if large else 1
 
     async def _answer_stored(self, request: Request, body: _BoundedBody) -> Response | None:
         """Return the answer to a request that stores or reads a run; None to any other. Raises Refused."""
