@@ -1,4 +1,5 @@
-/* Learn: "Be the draft". Ten places of a recording, four candidates each: you guess, the target judges as it judged the draft. From
+/* Learn: "Be the draft". Ten places of a recording, four candidates each: you guess, the target judges as it judged the draft.
+   From
    the records alone: no server is asked. */
 (() => {
   "use strict";
@@ -49,7 +50,8 @@
       return { ...place, candidates, u: draw() };
     });
   }
-  /* Whether the target keeps this guess: at temperature 0 its own choice; else with the probability that it gives the guess, as for
+  /* Whether the target keeps this guess: at temperature 0 its own choice; else with the probability that it gives the guess, as
+     for
      every guess that was chosen and not drawn. */
   const keeps = (place, tok) => (place.q.l.temperature > 0 ? place.u < (place.p.get(tok) ?? 0) : tok === place.right);
 

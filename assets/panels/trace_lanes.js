@@ -103,7 +103,8 @@
     };
   }
 
-  /* What a lane's rounds cost, in seconds: means, after interrupted passes were replaced. `step`: one step of the draft, by levels of the tree. */
+  /* What a lane's rounds cost, in seconds: means, after interrupted passes were replaced. `step`: one step of the draft, by
+     levels of the tree. */
   function costs(l) {
     const rs = l.rounds.filter((r) => r.verify > 0),
       drafted = rs.filter((r) => r.depth > 0);

@@ -13,7 +13,8 @@
   /** @param {unknown[][]} rows */
   const lines = (rows) => rows.map((r) => r.map(cell).join(",")).join("\r\n");
 
-  /* A figure as a person reads it, "1,234.5", "33 %", "12.5 ms", "1.40\u00d7", "about 46 (44 to 48)", as {value, low, high, unit}, or
+  /* A figure as a person reads it, "1,234.5", "33 %", "12.5 ms", "1.40\u00d7", "about 46 (44 to 48)", as {value, low, high,
+     unit}, or
      null. Times are in seconds. */
   const FIGURE =
     /^(?:about )?([-\u2212+]?[\d,]*\.?\d+)\s*(%|\u00d7|ms|\u00b5s|s|\/s)?(?: \(([\d,.]+).* to ([\d,.]+).*\))?$/;
@@ -32,7 +33,8 @@
     };
   }
   const EMPTY = ["", "\u2013"];
-  /* Rows of texts, heads first, with bare numbers in the columns that hold figures only: the unit goes to the head, the ends of an
+  /* Rows of texts, heads first, with bare numbers in the columns that hold figures only: the unit goes to the head, the ends of
+     an
      interval into columns of their own. */
   /** @param {unknown[][]} rows */
   function bare([heads, ...rows]) {

@@ -146,7 +146,8 @@
     return { faster, fast: SV.messages.say(kind + (wide ? ".about" : ""), { value, low, high }) + again };
   }
 
-  /* From how many tokens a round pays here; and where it was no faster, why: what a pass over guesses costs beside a plain one, and
+  /* From how many tokens a round pays here; and where it was no faster, why: what a pass over guesses costs beside a plain one,
+     and
      the share of the time that guessing took. */
   function reason(lane, base, runs) {
     const of = SV.price.of(lane, base),

@@ -111,7 +111,8 @@
     "draftgame.greedy":
       "The large model writes \u201c{right}\u201d here. The draft guessed \u201c{draft}\u201d, which was {verdict}.",
     "draftgame.drawn":
-      "A guess is kept with the probability that the large model gives it: {p}. The draft guessed \u201c{draft}\u201d, which was {verdict}.",
+      "A guess is kept with the probability that the large model gives it: {p}. The draft guessed " +
+      "\u201c{draft}\u201d, which was {verdict}.",
     "draftgame.draft.kept": "kept",
     "draftgame.draft.refused": "refused",
     "draftgame.you": "You",

@@ -23,7 +23,8 @@
   /* A round that the small model wrote alone. */
   const small = (r) => r.why === "small";
 
-  /* One strip on a canvas of w by h; k rounds are reached, now is the round in view (or -1), n the places in all; even: the tokens
+  /* One strip on a canvas of w by h; k rounds are reached, now is the round in view (or -1), n the places in all; even: the
+     tokens
      from which a round pays, or null: blocks that gave fewer are marked below. */
   function draw(c, p, lane, { k, now, n, w, h, even = null }) {
     if (w < 8 * PAD) return; /* not laid out yet */

@@ -1,4 +1,5 @@
-/* The price of a round beside a pass of plain decoding, after interrupted passes were replaced: one figure for the headline, the marks
+/* The price of a round beside a pass of plain decoding, after interrupted passes were replaced: one figure for the headline, the
+   marks
    of the strip and the panels. */
 (() => {
   "use strict";

@@ -1,4 +1,5 @@
-/* One statistic for speeds: how much faster a lane wrote than another, with an interval that also holds on a busy machine. The same
+/* One statistic for speeds: how much faster a lane wrote than another, with an interval that also holds on a busy machine. The
+   same
    as specviz/trace/speed.py, which says why; tests/vectors/speed.json tests both. Rounds: {tokens, passes, rows, verify, nodes,
    depth, draft, rest}; runs: {tokens, seconds}. */
 (() => {
@@ -41,7 +42,8 @@
       slow: slow.filter(Boolean).length,
     };
   }
-  /* {tokens, seconds, verify, draft: of each round, replaced, of}: interrupted passes and drafts are replaced by the lane's median for as many
+  /* {tokens, seconds, verify, draft: of each round, replaced, of}: interrupted passes and drafts are replaced by the lane's
+     median for as many
      tokens. */
   /** @type {Viewer["speed"]["steady"]} */
   function steady(rounds) {
@@ -117,7 +119,8 @@
     return [s[best], s[s.length - 1 - best]];
   }
 
-  /* {value, low, high, replaced, of, named, clear} of two lanes {steady, runs, tokensPerPass}: how many times as fast ours wrote. */
+  /* {value, low, high, replaced, of, named, clear} of two lanes {steady, runs, tokensPerPass}: how many times as fast ours
+     wrote. */
   /** @type {Viewer["speed"]["speedup"]} */
   function speedup(plain, ours) {
     const pairs = plain.runs

@@ -160,7 +160,8 @@
     return s.slice(1).every((x) => (finite(x.high) ? x.high : x.value * CLOSE) < low) ? s[0] : null;
   };
 
-  /* Sentences about rows that a measurement of the Lab returned: how many passes were replaced, and how many speeds are not named,
+  /* Sentences about rows that a measurement of the Lab returned: how many passes were replaced, and how many speeds are not
+     named,
      where `doubtful` says so of a row. Ends with a space, or is "". */
   /** @type {Viewer["timing"]["remarks"]} */
   function remarks(rows, doubtful, n, of) {

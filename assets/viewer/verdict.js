@@ -8,7 +8,8 @@
   const title = (lane) => SV.stage.titleOf(lane);
   const over = (lane) => Boolean(lane.done || lane.error);
 
-  /* {winner, second, sentence, sure, level}: the fastest two by the statistic of speed.js. One run each has no spread over runs, and
+  /* {winner, second, sentence, sure, level}: the fastest two by the statistic of speed.js. One run each has no spread over runs,
+     and
      says so. Where that names no speed, only what no clock measures is said. runs: how many runs count, where these are not all
      the lanes of a race. */
   function verdict(every, runs) {
