@@ -492,7 +492,7 @@ def verify_methods(args: argparse.Namespace) -> int:
                 found = {name: test(loaded, key, knobs=knobs) for name, test in tests.items()}
                 verdicts = {name: result["status"] for name, result in found.items()}
                 rows.append({"key": key, "forward": through, **verdicts, "detail": found})
-                if len(chosen) > 1:  # a long command that is killed has told what it found
+                if len(chosen) > 1:  # a long command that is killed has printed what it found
                     tqdm.write(
                         f"{key}: " + ", ".join(f"{name} {status}" for name, status in verdicts.items()),
                         file=sys.stderr,

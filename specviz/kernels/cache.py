@@ -56,13 +56,13 @@ def kernel_cache() -> Path | None:
 def in_cache_folder(compile_with: Callable[[bool], Any]) -> Any:
     """Return ``compile_with(cache)``, called while numba's cache is the kernels' own folder; ``cache``:
     whether there is one."""
-    folder = kernel_cache()
-    before = config.CACHE_DIR
-    config.CACHE_DIR = "" if folder is None else str(folder)
+    folder, settings = kernel_cache(), vars(config)
+    before = settings["CACHE_DIR"]
+    settings["CACHE_DIR"] = "" if folder is None else str(folder)
     try:
         return compile_with(folder is not None)
     finally:
-        config.CACHE_DIR = before
+        settings["CACHE_DIR"] = before
 
 
 def is_cached() -> bool:

@@ -64,41 +64,84 @@ AHEAD = 6144  # bytes by which weights are prefetched
 MASKED = -1e30  # score of a place after the last one, whose weight is set to 0
 
 # Fields of the model (int64 each; floats are bit patterns in the low half).
-(
-    HIDDEN,
-    LAYERS,
-    HEADS,
-    KV_HEADS,
-    HEAD_DIM,
-    INNER,
-    VOCAB,
-    TABLE,
-    COS,
-    SIN,
-    NORM_FLOOR,
-    QUERY_SCALE,
-    OUTPUT,
-    HEAD_NORM_FLOOR,
-    MATRICES,
-) = range(15)
+HIDDEN = 0
+LAYERS = 1
+HEADS = 2
+KV_HEADS = 3
+HEAD_DIM = 4
+INNER = 5
+VOCAB = 6
+TABLE = 7
+COS = 8
+SIN = 9
+NORM_FLOOR = 10
+QUERY_SCALE = 11
+OUTPUT = 12
+HEAD_NORM_FLOOR = 13
+MATRICES = 14
 # Fields of a matrix.
-WEIGHTS, SCALES, BIAS, COLUMNS, BLOCKS, PRODUCT = range(6)
+WEIGHTS = 0
+SCALES = 1
+BIAS = 2
+COLUMNS = 3
+BLOCKS = 4
+PRODUCT = 5
 MATRIX = 6
 # The matrices of a layer, and the weights of its norms of queries and keys (0: none).
-QKV, OUT, GATE_UP, DOWN = range(4)
+QKV = 0
+OUT = 1
+GATE_UP = 2
+DOWN = 3
 NORM_Q = 4 * MATRIX
 NORM_K = NORM_Q + 1
 LAYER = NORM_K + 1
 # Fields of a row.
-TOKEN, POSITION, CACHE, CAPACITY, PAST, COUNT, LIST, SLOT = range(8)
+TOKEN = 0
+POSITION = 1
+CACHE = 2
+CAPACITY = 3
+PAST = 4
+COUNT = 5
+LIST = 6
+SLOT = 7
 ROW = 8
 # Fields of a job.
-FIRST, END, EMBEDS, HEAD_FROM, CAPTURES, SKIPPED, X, LOGITS = range(8)
+FIRST = 0
+END = 1
+EMBEDS = 2
+HEAD_FROM = 3
+CAPTURES = 4
+SKIPPED = 5
+X = 6
+LOGITS = 7
 # Fields of a draft loop: addresses of its outputs (0: not wanted) and settings, floats as bit patterns.
-TOKENS, STATES, PROBS, TOKEN_PROBS, UNIFORMS, IDS, LOG2_SCALE, MIN_PROB, NUM_IDS, RECORD, MADE = range(11)
+TOKENS = 0
+STATES = 1
+PROBS = 2
+TOKEN_PROBS = 3
+UNIFORMS = 4
+IDS = 5
+LOG2_SCALE = 6
+MIN_PROB = 7
+NUM_IDS = 8
+RECORD = 9
+MADE = 10
 # Buffers that threads share, and those of one thread.
-Y, ACT, Q, SYNC, BYTES0, STEPS0, SUMS0, BEST = range(8)
-BYTES, STEPS, SUMS, PRODUCTS, SCORES, HEADS_OUT, NEXT_ROW = range(7)
+Y = 0
+ACT = 1
+Q = 2
+SYNC = 3
+BYTES0 = 4
+STEPS0 = 5
+SUMS0 = 6
+BEST = 7
+BYTES = 0
+STEPS = 1
+SUMS = 2
+PRODUCTS = 3
+SCORES = 4
+HEADS_OUT = 5
+NEXT_ROW = 6
 
 OPTIONS: Any = dict(nogil=True, error_model="numpy", boundscheck=False)
 
@@ -116,11 +159,8 @@ def apart(function: Any) -> Any:
 def callback(function: Any) -> Any:
     """Compile a product function of six int64 with an address of its own."""
     signature = "void(int64, int64, int64, int64, int64, int64)"
-    return in_cache_folder(
-        lambda cache: cfunc(signature, nopython=True, cache=cache, error_model="numpy", boundscheck=False)(
-            function
-        )
-    )
+    options: Any = dict(nopython=True, error_model="numpy", boundscheck=False)
+    return in_cache_folder(lambda cache: cfunc(signature, cache=cache, **options)(function))
 
 
 t12, t22, t32, t42, t52, t62, t72, t82 = (make_tile(rows, 2, AHEAD) for rows in range(1, 9))

@@ -148,8 +148,9 @@ class Int8Model(FastModel):
             head_floor=self.head_dim * self.eps,
             scale=self.head_dim**-0.5,
         )
-        reduced = self._output if isinstance(self._output, ReducedOutput) else None
-        output = self._output if reduced is None else reduced.layer
+        output: Any = self._output
+        reduced = output if isinstance(output, ReducedOutput) else None
+        output = output if reduced is None else reduced.layer
         self._ids = None if reduced is None else reduced.tokens.long().contiguous().numpy()
         self._outputs = output.matrix.rows
         self.compiled = CompiledNetwork(sizes, layers, self._table.numpy(), output.matrix)
@@ -172,6 +173,7 @@ class Int8Model(FastModel):
         wide = (0, self._head_wide - self.head_dim)
         tables = F.pad(cos, wide).contiguous().numpy(), F.pad(sin, wide).contiguous().numpy()
         self._old_rotations.append(tables)
+        assert self.compiled is not None  # made before its tables
         self.compiled.set_rotations(*tables)
         return rotation
 

@@ -63,11 +63,10 @@ class Kit:
             self.weight_folders.append(self.loaded.other_vocab_folder)
         if role in ("target", others.ROLE):
             model = self.loaded.open_target() if role == "target" else self.loaded.other_model.open()
-            self.opened.append(
-                model
-                if role == "target"
-                else DraftModel(model, model.vocab, self.loaded.other_vocab_folder.name)
-            )
+            if role != "target":
+                folder = self.loaded.other_vocab_folder
+                model = DraftModel(model, model.vocab, folder.name if folder is not None else role)
+            self.opened.append(model)
             return self.opened[-1]
         if role == "deepest":
             role = "deep" if "size:deep" in self.loaded.capabilities else "draft"
