@@ -38,7 +38,7 @@ def test_the_quoted_round_is_the_code():
         .split("```\n<!-- /round -->")[0]
     )
     assert (
-        quoted.strip() == "\n\n".join(source(name) for name in ("play", "propose", "conclude"))
+        quoted.strip() == "\n\n\n".join(source(name) for name in ("play", "propose", "conclude"))
         and len(quoted.splitlines()) <= 70
     )
 
