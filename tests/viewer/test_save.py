@@ -26,7 +26,8 @@ WHERE = {
 
 def saved(page, what: str, kind: str = "SVG") -> bytes:
     with page.expect_download() as told:
-        page.click(f"{WHERE[what]} [aria-label='Save {what} as {kind}']")
+        page.evaluate("document.querySelector('.exports').open = true")
+        page.click(f".exports [aria-label='Save {what} as {kind}']")
     assert told.value.suggested_filename.endswith("." + kind.lower())
     return told.value.path().read_bytes()
 
