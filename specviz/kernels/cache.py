@@ -56,7 +56,7 @@ def kernel_cache() -> Path | None:
 def in_cache_folder(compile_with: Callable[[bool], Any]) -> Any:
     """Return ``compile_with(cache)``, called while numba's cache is the kernels' own folder; ``cache``:
     whether there is one."""
-    folder, settings = kernel_cache(), vars(config)
+    folder, settings = kernel_cache(), config.__dict__
     before = settings["CACHE_DIR"]
     settings["CACHE_DIR"] = "" if folder is None else str(folder)
     try:
