@@ -59,7 +59,9 @@ def claims(args: argparse.Namespace) -> int:
         today = datetime.now(UTC).date().isoformat()
         named = f" --target {args.target}" if args.target else ""
         command = f"specviz claims{named} --into {args.into} --page {args.page}"
-        Path(args.page).write_text(ledger.page(found, loaded.name, today, command), encoding="utf-8")
+        from ..trace.file_writer import write_file
+
+        write_file(args.page, ledger.page(found, loaded.name, today, command))
     if args.json:
         print(json.dumps({name: asdict(one) for name, one in found.items()}, indent=2))
     else:

@@ -82,7 +82,6 @@ class SubmittedVerifier(Verifier):
     """The verifier of a submission. tree: whether it takes trees."""
 
     labels = frozenset({CHOSEN, IID, WITHOUT_REPLACEMENT})
-    title = "a submission"
 
     def __init__(self, code: Code, tree: bool):
         self.code = code

@@ -97,6 +97,8 @@ def own_bytes(loaded: Loaded) -> int:
     model = loaded.model
     if not isinstance(model, Llama):
         return model.parameters * model.dtype.itemsize
+    if model.compiled is not None:
+        return model.compiled.nbytes
     layers = [getattr(block, name, None) for block in model.blocks for name in model.matrices]
     layers = [layer for layer in (*layers, model.input_output_modules()[2]) if layer is not None]
     return sum(

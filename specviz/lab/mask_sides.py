@@ -17,7 +17,7 @@ from ..core import DraftTree, Method, Parts, Scores, State, Verdict
 from ..drafters.model.chain import DraftChain
 from ..policies import Fixed
 from ..run.request import GenerationRequest, SessionError, read_integer
-from ..run.result import collect
+from ..run.result import Result, RunFailed
 from ..run.session import Session
 from ..run.structured import Grammar
 from ..verifiers import TokenRejection
@@ -134,11 +134,12 @@ def mask_sides(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
     watched = [MeasuredRejection(side != "draft") for side in SIDES]
     for seed in range(runs):
         for row, verifier in zip(rows, watched):
-            result = collect(
-                Session(loaded, variant(str(row["side"]), verifier), request=replace(request, seed=seed)).run(
-                    prompt
-                )
-            )
+            session = Session(loaded, variant(str(row["side"]), verifier), request=replace(request, seed=seed))
+            result = Result()
+            for event in session.run(prompt):
+                result.take(event)
+            if result.why and verifier.masked:  # verified without the mask, an answer may leave its format
+                raise RunFailed(result.why)
             totals = result.totals
             row["runs"] += 1
             counts = {
@@ -148,7 +149,7 @@ def mask_sides(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
                 "passes": totals.rounds,
             }
             row.update({name: row[name] + count for name, count in counts.items()})
-            row["valid"] += grammar.matches(result.token_ids, complete=False)
+            row["valid"] += not result.why and grammar.matches(result.token_ids, complete=False)
             row["distance"] = verifier.distance / max(1, verifier.places)
         yield {"runs": runs, "rows": [dict(row) for row in rows]}
         if stop():

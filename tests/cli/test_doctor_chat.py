@@ -182,7 +182,7 @@ def test_chat_takes_a_request_and_reuses_the_cache_of_the_turn_before(command):
     assert (
         status == 0 and set(first["token_ids"]) == set(second["token_ids"]) == {40} and second["reused"] > 8
     )
-    for given, code in (('{"n": 2}', 2), ('{"topk": 2}', 1)):
+    for given, code in (('{"n": 2}', 2), ('{"topk": 2}', 2)):
         assert command("chat", "--request", given, typed="the cat\n")[0] == code
 
 

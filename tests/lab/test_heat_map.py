@@ -63,8 +63,7 @@ def test_the_prediction_is_the_formula():
                 accepted=accepted,
                 tried=tried,
                 phase_seconds={"verify": seconds},
-            ),
-            False,
+            )
         )
 
     found = {(None, 0.0): [run(10, 10, 10.0)], (2, 0.0): [run(20, 10, 20.0, accepted=10, tried=20)]}

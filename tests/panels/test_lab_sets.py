@@ -272,6 +272,7 @@ def test_which_one_for_my_server_asks_and_shows_flags_with_sources(visit):
         page.wait_for_function("asked.filter(([name]) => name === 'recommend').length === 2")
         assert page.evaluate("asked.at(-1)[1]") == {
             "engine": "llama_cpp",
+            "experts": "dense",
             "model": "head",
             "task": "chat",
             "load": "one",

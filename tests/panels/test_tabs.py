@@ -742,6 +742,7 @@ def test_a_load_is_measured_stopped_and_kept(visit) -> None:
             True,
             False,
             False,
+            False,
         ]
         page.get_by_label("Loads, at most six").fill("1, 4, x")
         page.uncheck(".pn-ticks label:has-text('TETRIS') input")

@@ -128,6 +128,7 @@ def test_a_store_that_cannot_be_used_is_named_in_one_sentence(tmp_path):
     loaded.__dict__["tokenizer"] = FakeLoaded().tokenizer
     store = object.__new__(Kit)
     store.loaded = loaded
+    store.weight_folders = []
     save(build_store("text", [[1, 2]], mark="of another tokenizer"), tmp_path / "text")
     for name, words in (
         ("text", "datastore.tokenizer"),
