@@ -36,8 +36,9 @@ test: $(VENV)/dev.done $(VENV)/browser.done ## install what the tests need and r
 # In parts, since TorchScript keeps what it has compiled for as long as a process lives: 7 to 11 MB for each model that is opened.
 OTHERS = $(filter-out tests/exactness tests/zoo tests/models tests/targets tests/training tests/ui tests/viewer tests/panels, \
 	$(patsubst %/,%,$(dir $(wildcard tests/*/__init__.py))))
+THOROUGH ?= "tests/exactness" "tests/zoo tests/models tests/targets tests/training" "tests/ui tests/viewer tests/panels" "$(OTHERS)"
 thorough: $(VENV)/dev.done $(VENV)/browser.done ## every method, setting and spoiled variant; wheel and sdist (tier 3)
-	@failed=0; for part in "tests/exactness" "tests/zoo tests/models tests/targets tests/training" "tests/ui tests/viewer tests/panels" "$(OTHERS)"; do \
+	@failed=0; for part in $(THOROUGH); do \
 		OMP_NUM_THREADS=1 SPECVIZ_TEST_THOROUGH=1 $(BIN)/python -m pytest -q --durations=15 -n $(WORKERS) --dist worksteal -m thorough $(ARGS) $$part || failed=1; \
 		done; exit $$failed
 

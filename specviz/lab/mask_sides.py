@@ -134,7 +134,9 @@ def mask_sides(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
     watched = [MeasuredRejection(side != "draft") for side in SIDES]
     for seed in range(runs):
         for row, verifier in zip(rows, watched):
-            session = Session(loaded, variant(str(row["side"]), verifier), request=replace(request, seed=seed))
+            session = Session(
+                loaded, variant(str(row["side"]), verifier), request=replace(request, seed=seed)
+            )
             result = Result()
             for event in session.run(prompt):
                 result.take(event)

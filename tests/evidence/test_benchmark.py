@@ -20,7 +20,6 @@ from specviz.evidence.pass_times import COLUMNS as PASS_COLUMNS
 from specviz.evidence.pass_times import PACKED, can_time, own_bytes, own_pass, pass_times
 from specviz.evidence.prompt_suites import Item, read_suite, select_items
 from specviz.models import llama
-from specviz.models.int8 import has_byte_products
 from specviz.models.linear import HalfLinear, Layout
 from specviz.run.request import SessionError
 from specviz.run.result import Result, collect
@@ -368,8 +367,8 @@ def test_bytes_of_a_pass_are_those_of_the_layout_in_which_weights_are_held(tmp_p
         lambda weights, total: Layout({tuple(w.shape): (HalfLinear,) * 2 for w in weights}),
     )
     assert read(FastModel(folder)) == 2 * numbers
-    each = 1 if has_byte_products() else 2
-    assert each * numbers < read(Int8Model(folder)) < 1.3 * each * numbers  # with a scale for each row
+    # A byte each; heads and vocabularies of tiny models are padded to whole vectors.
+    assert numbers < read(Int8Model(folder)) < 2 * numbers
 
 
 @pytest.mark.parametrize(

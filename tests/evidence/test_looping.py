@@ -14,7 +14,7 @@ from specviz.trace.metrics import Totals
 
 def result(tokens, seconds):
     totals = Totals(tokens=len(tokens), rounds=len(tokens) // 2, phase_seconds={"verify": seconds})
-    return SimpleNamespace(totals=totals, token_ids=tokens, forward_seconds=0.0, memory=None)
+    return SimpleNamespace(totals=totals, token_ids=tokens, forward_seconds=0.0, memory={})
 
 
 STRAIGHT, CIRCLES = list(range(48)), list(range(GRAM)) * 4

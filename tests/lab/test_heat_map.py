@@ -39,9 +39,7 @@ def test_every_cell_is_measured_and_predicted_with_progress():
     )
     cells = parts[-1]["cells"]
     assert [(c["draft_length"], c["temperature"]) for c in cells] == [(1, 0.0), (3, 0.0), (1, 1.0), (3, 1.0)]
-    assert all(
-        c["tokens_per_second"] > 0 and c["walltime_speedup"] > 0 and c["predicted_speedup"] > 0 for c in cells
-    )
+    assert all(c["tokens_per_second"] > 0 and c["predicted_speedup"] > 0 for c in cells)
     exported = list(csv.DictReader(io.StringIO(parts[-1]["csv"])))
     assert (
         len(exported) == 4 and set(exported[0]) == set(COLUMNS) and float(exported[3]["temperature"]) == 1.0
@@ -68,9 +66,8 @@ def test_the_prediction_is_the_formula():
 
     found = {(None, 0.0): [run(10, 10, 10.0)], (2, 0.0): [run(20, 10, 20.0, accepted=10, tried=20)]}
     cell = report(Method("m", "M", "", ""), Knob("gamma", 4, 1, 16, ""), [2], [0.0], found, 2, 2)["cells"][0]
-    assert cell["predicted_speedup"] == pytest.approx((1 + 0.5 + 0.25) / 2) and cell[
-        "walltime_speedup"
-    ] == pytest.approx(1.0)
+    assert cell["predicted_speedup"] == pytest.approx((1 + 0.5 + 0.25) / 2)
+    assert cell["walltime_speedup"] is None  # totals alone, without rounds, name no speed-up
 
 
 @pytest.mark.parametrize(
