@@ -4,6 +4,7 @@ is off unless SPECVIZ_FETCH=1."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -24,14 +25,14 @@ STALL_BYTES = 2**20
 SPARE_BYTES = 2 * 2**30  # of the disc that are left free
 LOOK = 0.2  # seconds between two looks at the process
 FETCH = """
-import sys
+import json, sys
 from specviz.zoo.registry import ZooError, register
 try:
     book = register()
     for name in sys.argv[1:]:
         (book.entries.get(name) or book.find(name)).folder()
 except ZooError as error:
-    sys.exit(str(error))
+    sys.exit(json.dumps([str(error), error.code]))
 """
 
 
@@ -72,10 +73,19 @@ def fetch(entries: list[Any], stop: threading.Event) -> None:
         process.wait()
     said.seek(0)
     if process.returncode:
-        lines = said.read().decode("utf-8", "replace").strip().splitlines()
-        raise Refused(
-            "models.fetch_failed", why=shorten(lines[-1] if lines else "it ended", LINE).rstrip(".")
-        )
+        raise _failure(said.read().decode("utf-8", "replace").strip().splitlines())
+
+
+def _failure(lines: list[str]) -> Refused:
+    """Return the refusal of a process that failed: the error of the zoo that it wrote last, with its code."""
+    from ..zoo.registry import ZooError
+
+    last = lines[-1] if lines else "it ended"
+    try:
+        sentence, code = json.loads(last)
+        return Refused.of(ZooError(sentence, code))
+    except (TypeError, ValueError):  # it crashed
+        return Refused("models.fetch_failed", why=shorten(last, LINE).rstrip("."))
 
 
 def _watch(process: subprocess.Popen, entries: list[Any], stop: threading.Event) -> None:

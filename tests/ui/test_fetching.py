@@ -48,8 +48,13 @@ def test_a_fetch_ends_when_nobody_waits_and_reports_a_failure(monkeypatch):
     stop.set()
     monkeypatch.setattr(fetching, "FETCH", FOR_EVER)
     assert code(lambda: fetch([ENTRY], stop)) == "models.fetch_left"
-    monkeypatch.setattr(fetching, "FETCH", "import sys; sys.exit('no such model.')")
-    assert code(lambda: fetch([ENTRY], threading.Event())) == "models.fetch_failed"
+    for last_words, refused in (
+        ("Killed", "models.fetch_failed"),
+        ("12", "models.fetch_failed"),
+        ('["The hub cannot be reached.", "hub.unreachable"]', "hub.unreachable"),
+    ):
+        monkeypatch.setattr(fetching, "FETCH", f"import sys; sys.exit({last_words!r})")
+        assert code(lambda: fetch([ENTRY], threading.Event())) == refused
     monkeypatch.setattr(fetching, "FETCH", "pass")
     fetch([ENTRY], threading.Event())
 
