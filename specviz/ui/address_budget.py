@@ -100,9 +100,11 @@ class AddressBudget:
             before.sessions.pop(name, None)
         self._owners[name] = address
         account.sessions[name] = None
-        idle = [session for session in account.sessions if session != name and not self._in_use(session)]
-        for session in idle[: max(0, len(idle) + 1 - self.events)]:
-            self._forget(session)
+        if len(account.sessions) > self.events:
+            answered = self._answered()
+            idle = [one for one in account.sessions if one != name and not self._in_use(one, answered)]
+            for session in idle[: max(0, len(idle) + 1 - self.events)]:
+                self._forget(session)
 
     def drop_unread(self) -> None:
         """Drop the messages of sessions from which nobody has read for PATIENCE seconds, and the queues and
@@ -111,7 +113,7 @@ class AddressBudget:
             return
         now, sessions = time.monotonic(), self.queue.pending_messages_per_session
         self._drop_records(now)
-        unread = {}
+        unread, answered = {}, self._answered()
         for session, messages in list(sessions.items()):
             first = next(iter(messages._queue), None)
             before, since = self._unread.get(session, (None, now))
@@ -121,7 +123,7 @@ class AddressBudget:
             if first is not None and now - since > PATIENCE:
                 while not messages.empty():
                     messages.get_nowait()
-                if not self._answering(session):
+                if session not in answered:
                     self._drop_queue(session)
             elif first is not None:
                 unread[session] = first, since
@@ -133,7 +135,7 @@ class AddressBudget:
             *self._single,
             *list(getattr(self.states, "session_data", ())),
         }
-        self._idle = {session: self._idle.get(session, now) for session in known if not self._in_use(session)}
+        self._idle = {one: self._idle.get(one, now) for one in known if not self._in_use(one, answered)}
         for session, since in list(self._idle.items()):
             if now - since > self._patience(session):
                 self._forget(session)
@@ -179,20 +181,19 @@ class AddressBudget:
             else PATIENCE
         )
 
-    def _in_use(self, session: str) -> bool:
+    def _in_use(self, session: str, answered: set[str]) -> bool:
         """Return whether a request of this session is being answered, its heartbeat included, or an event
         is, or messages wait."""
-        if session in self._open:
+        if session in self._open or session in answered:
             return True
         messages = self.queue.pending_messages_per_session.get(session) if self.queue is not None else None
-        return (messages is not None and not messages.empty()) or self._answering(session)
+        return messages is not None and not messages.empty()
 
-    def _answering(self, session: str) -> bool:
-        """Return whether an event of this session is queued or still being answered."""
-        if self.queue is None:
-            return False
-        events = self.queue.event_ids_to_events
-        return any(event in events for event in self.queue.pending_event_ids_session.get(session, ()))
+    def _answered(self) -> set[str]:
+        """Return the sessions of which an event is queued or still being answered. The ids that Gradio keeps
+        by session do not tell: its route for cancelling takes one out while the event may go on."""
+        events = list(self.queue.event_ids_to_events.values()) if self.queue is not None else ()
+        return {event.session_hash for event in events}
 
     def _account(self, address: str) -> _Account:
         account = self._accounts.pop(address, None) or _Account(self.requests)
@@ -204,8 +205,11 @@ class AddressBudget:
     def _open_events(self, account: _Account) -> dict[str, str]:
         """Return the events of an address that are unanswered, or whose answer is not fetched."""
         pending = self.queue.pending_event_ids_session if self.queue is not None else {}
+        going = self.queue.event_ids_to_events if self.queue is not None else {}
         account.events = {
-            event: session for event, session in account.events.items() if event in pending.get(session, ())
+            event: session
+            for event, session in account.events.items()
+            if event in going or event in pending.get(session, ())
         }
         return account.events
 

@@ -152,7 +152,8 @@ def test_nothing_is_kept_of_events_that_ended_and_of_addresses_that_left(monkeyp
     monkeypatch.setattr(address_budget.time, "monotonic", lambda: now[0])
     budget, queue = AddressBudget(), gradio_queue()
     budget.queue = queue
-    queue.event_analytics, queue.event_ids_to_events = {"ended": {}, "running": {}}, {"running": None}
+    queue.event_analytics = {"ended": {}, "running": {}}
+    queue.event_ids_to_events = {"running": SimpleNamespace(session_hash="page")}
     for i in range(9):
         budget.request(f"10.0.0.{i}")
     queue.pending_event_ids_session["page"] = {"running"}
@@ -210,6 +211,36 @@ def test_an_address_has_so_many_idle_sessions_and_they_end_with_patience(monkeyp
     assert not kept() and not queue.pending_messages_per_session
     budget.drop_unread()
     assert not any((budget._accounts, budget._owners, budget._pages, budget._open, budget._idle))
+
+
+def test_an_event_that_goes_on_after_it_was_cancelled_counts_and_keeps_its_queue(
+    server, backend, monkeypatch, capfd
+):
+    """Gradio's route for cancelling forgets any event and stops the one that the request describes."""
+    monkeypatch.setattr(address_budget, "PATIENCE", 0.2)
+    monkeypatch.setattr(http_guard, "SWEEP", 0.05)
+    backend.loaded.add(None)
+    backend.hold(1)
+    queue = server.demo._queue
+    event = json.loads(call(server)[1])["event_id"]
+    assert backend.held()
+    session = queue.event_ids_to_events[event].session_hash
+    wrong = {"session_hash": session, "fn_index": 99, "event_id": event}
+    assert post(f"{server.url}gradio_api/cancel", wrong)[0] == 200
+    get(f"{server.url}gradio_api/call/run/{event}")
+    budget = AddressBudget()
+    budget.queue = queue
+    budget.opened("a", event, session)
+    time.sleep(10 * http_guard.SWEEP)
+    assert event not in queue.pending_event_ids_session.get(session, ())
+    assert event in queue.event_ids_to_events and [*budget._open_events(budget._account("a"))] == [event]
+    assert session in queue.pending_messages_per_session
+    backend.hold(None)
+    deadline = time.monotonic() + 30
+    while session in queue.pending_messages_per_session and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert event not in queue.event_ids_to_events and session not in sessions_of(server)
+    assert "Traceback" not in "".join(capfd.readouterr())
 
 
 def sessions_of(server):
@@ -660,9 +691,11 @@ def test_a_run_that_hangs_gives_its_place_back(reader_leaves):
 # The log
 
 
-def test_the_log_keeps_a_bounded_line_of_whatever_is_sent(server, backend, capfd, caplog):
+def test_the_log_keeps_a_bounded_line_of_whatever_is_sent(server, backend, monkeypatch, capfd, caplog):
     """Values of a wrong kind for every input of every event of the page: no traceback, no line longer than
-    a sentence or two."""
+    a sentence or two, although nobody reads the answers."""
+    monkeypatch.setattr(address_budget, "PATIENCE", 0.2)
+    monkeypatch.setattr(http_guard, "SWEEP", 0.05)
     demo = server.demo
     for number, fn in demo.fns.items():
         for odd in ("y" * 30_000, {"a": "y" * 30_000}, [1, "y" * 30_000]):
