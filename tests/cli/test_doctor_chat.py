@@ -182,8 +182,8 @@ def test_chat_takes_a_request_and_reuses_the_cache_of_the_turn_before(command):
     assert (
         status == 0 and set(first["token_ids"]) == set(second["token_ids"]) == {40} and second["reused"] > 8
     )
-    for given, code in (('{"n": 2}', 2), ('{"topk": 2}', 2)):
-        assert command("chat", "--request", given, typed="the cat\n")[0] == code
+    for given in ('{"n": 2}', '{"topk": 2}'):
+        assert command("chat", "--request", given, typed="the cat\n")[0] == 2
 
 
 @pytest.mark.parametrize(
