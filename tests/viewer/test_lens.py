@@ -177,20 +177,18 @@ def test_no_drift_is_zero_on_its_axes(drive, settled) -> None:
 
 
 def _repeated(seconds: dict[int, list[float]]) -> list[dict]:
-    """The sample race, its lanes' totals scaled to these seconds per run; the first is the recorded run."""
+    """The sample race, its lanes' clocks scaled to these seconds per run; the first is the recorded run."""
+    whole = {r["lane"]: r["totals"]["seconds"] for r in RACE if r["type"] == "done"}
     out = []
     for r in RACE:
+        own, *more = seconds[r["lane"]]
+        scale = own / whole[r["lane"]]
+        clock = {name: r[name] * scale for name in ("t", "t0", "t1") if name in r}
+        parts = {name: round(r[name] * scale) for name in r if name.endswith("_ns")}
+        r = {**r, **clock, **parts}
         if r["type"] == "done":
-            own, *more = seconds[r["lane"]]
-            n = r["totals"]["tokens"]
-            r = {
-                **r,
-                "totals": {
-                    **r["totals"],
-                    "seconds": own,
-                    "repeats": [{"tokens": n, "seconds": s} for s in more],
-                },
-            }
+            repeats = [{"tokens": r["totals"]["tokens"], "seconds": s} for s in more]
+            r["totals"] = {**r["totals"], "seconds": own, "repeats": repeats}
         out.append(r)
     return out
 
