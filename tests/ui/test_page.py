@@ -731,6 +731,7 @@ def test_plotly_is_our_own_and_comes_after_the_first_touch(page):
     assert page.evaluate("typeof window.Plotly") == "undefined"
     run(page)
     page.wait_for_function("typeof window.Plotly === 'object'")
+    page.click("#board .drawerkey")
     page.wait_for_selector("#board .p-rate .js-plotly-plot, #board .p-rate svg")
 
 
@@ -858,7 +859,7 @@ def test_a_press_that_a_repaint_falls_into_is_not_lost(page):
         """document.querySelectorAll('.pg-chip[aria-pressed=false]').forEach((chip) => { chip.firstChild.data += ', longer'; })"""
     )
     page.mouse.up()
-    page.wait_for_selector(".pg-shelf:not([hidden])", timeout=5_000)
+    page.wait_for_selector(".pg-shelf:not([hidden])")
 
 
 @pytest.mark.thorough
