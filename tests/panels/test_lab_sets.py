@@ -277,7 +277,6 @@ def test_which_one_for_my_server_asks_and_shows_flags_with_sources(visit):
             "task": "chat",
             "load": "one",
             "temperature": "greedy",
-            "experts": "dense",
         }
         page.click("text=See its card >> nth=0")
         assert (
