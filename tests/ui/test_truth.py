@@ -269,7 +269,7 @@ def test_what_a_link_names_and_the_page_lacks_is_said_and_left_out(visit, server
     page.wait_for_function(
         "document.querySelector('#board .notice').textContent.includes('it may be another one')"
     )
-    assert "same tokens" not in page.inner_text("#board .notice")
+    assert "same tokens" not in page.text_content("#board .notice")
     page.before = -1
     page.click("#run")
     finish(page)
@@ -450,6 +450,7 @@ def test_the_draft_is_chosen_in_the_settings(page, backend):
     page.wait_for_function("document.querySelector('#models').textContent.includes('with draft wide')")
     run(page)
     assert backend.runs[0].draft == "wide" and backend.runs[0].models == "|wide"
+    page.click("#board .notice .facts")
     assert "wide" in page.inner_text("#board .notice").rsplit("draft", 1)[-1].split()
     backend.loaded.discard("|wide")
 
