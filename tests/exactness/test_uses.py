@@ -175,7 +175,7 @@ def drafted(method, kit, rounds=24, **knobs):
 
 
 # BlockPilot chooses once, from the target's states of the prompt: no draft changes its choice.
-@pytest.mark.parametrize("method", [one for one in of("draft_length") if one.key != "blockpilot"])
+@pytest.mark.parametrize("method", [one for one in of("draft_length") if one.id != "blockpilot"])
 def test_a_policys_drafts_change_when_what_it_measures_is_another(method):
     """A draft that is the target and sure of itself, beside one that is another net and knows nothing. A
     fixed length, and one that hears nothing of what was accepted, drafts as much in both. What an untrained

@@ -26,8 +26,17 @@ WHERE = {
 
 def saved(page, what: str, kind: str = "SVG") -> bytes:
     with page.expect_download() as told:
-        page.evaluate("document.querySelector('.exports').open = true")
-        page.click(f".exports [aria-label='Save {what} as {kind}']")
+        # The menu lists what can be saved when it is opened, and closes when the focus leaves it.
+        page.wait_for_function(
+            """(label) => {
+                const key = document.querySelector(`.exports [aria-label="${label}"]`), menu = key.closest("details");
+                if (menu.open && key.offsetParent) return key.click(), true;
+                menu.open = !menu.open;
+                return false;
+            }""",
+            arg=f"Save {what} as {kind}",
+            timeout=60_000,
+        )
     assert told.value.suggested_filename.endswith("." + kind.lower())
     return told.value.path().read_bytes()
 
