@@ -7,7 +7,6 @@ Names are imported when first used, so that ``import specviz`` costs nothing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
     from .trace.files import Trace
     from .trace.schema import TraceError
     from .zoo import Loaded, ZooError, load
-
-# torch's idle threads otherwise spin on the core that the next compiled pass needs (kernels/workers.py).
-# They are read when torch is imported.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 _HERE = Path(__file__).resolve().parent
 # The folder of models.yaml and assets/: the checkout, or specviz/data where the package is installed
