@@ -53,7 +53,7 @@ METHOD = Method(
             "specinfer",
             "accepted_length",
             "higher acceptance than fixed trees",
-            "abstract of 2410.11744",
+            "abstract of 2410.11744, from memory",
             knobs={"nodes": 6},
             baseline_knobs={"width": 2, "split": 3, "depth": 4},
         ),

@@ -43,7 +43,7 @@ METHOD = Method(
             "speculative",
             "accepted_length",
             "up to 33 % more than sequences and other trees",
-            "abstract of 2402.12374",
+            "abstract of 2402.12374, from memory",
             knobs={"nodes": 8},
             baseline_knobs={"gamma": 8},
         ),

@@ -47,7 +47,7 @@ METHOD = Method(
             "prompt_lookup",
             "accepted_length",
             "1.62 to 2.36 times plain decoding",
-            "abstract of 2311.08252",
+            "abstract of 2311.08252, from memory",
             tasks=("chat", "code", "prose"),
         ),
     ),

@@ -68,7 +68,7 @@ METHOD = Method(
             "token_recycling",
             "accepted_length",
             "up to 1.9 times Token Recycling's speed",
-            "abstract of 2411.04975",
+            "abstract of 2411.04975, from memory",
             repeated=True,
         ),
     ),

@@ -41,7 +41,7 @@ METHOD = Method(
             "speculative",
             "kept_share",
             "3.5 to 5.3 % more throughput",
-            "2502.15197",
+            "2502.15197, from memory",
             knobs={"gamma": 4, "extra": 2},
             baseline_knobs={"gamma": 4},
             requests=4,

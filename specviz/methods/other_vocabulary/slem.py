@@ -37,7 +37,7 @@ METHOD = Method(
             "autoregressive",
             "accepted_length",
             "up to 2.8 times plain decoding",
-            "abstract of 2502.05202",
+            "abstract of 2502.05202, from memory",
         ),
     ),
     build=build,

@@ -37,7 +37,7 @@ METHOD = Method(
             "slem",
             "kept_share",
             "up to 1.7 times plain decoding",
-            "2502.05202",
+            "2502.05202, from memory",
             knobs={"gamma": 2},
             baseline_knobs={"gamma": 2},
             temperature=1.0,

@@ -38,7 +38,7 @@ METHOD = Method(
             "autoregressive",
             "layers_read",
             "1.34 to 2.16 times faster, on models trained with early exits",
-            "abstract of 2404.16710",
+            "abstract of 2404.16710, from memory",
         ),
     ),
     build=build,

@@ -46,7 +46,7 @@ METHOD = Method(
             "magicdec",
             "kept_share",
             "more than 90 % accepted",
-            "abstract of 2502.10424",
+            "abstract of 2502.10424, from memory",
             knobs={"gamma": 3},
             baseline_knobs={"gamma": 3},
         ),

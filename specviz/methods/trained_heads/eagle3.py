@@ -64,7 +64,7 @@ METHOD = Method(
             "eagle",
             "accepted_length",
             "about 1.4 times EAGLE-2's speed",
-            "abstract of 2503.01840",
+            "abstract of 2503.01840, from memory",
             knobs={"nodes": 5},
             baseline_knobs={"nodes": 5},
         ),

@@ -39,7 +39,7 @@ METHOD = Method(
             "speculative",
             "accepted_length",
             "5 to 8 % faster",
-            "abstract of 2403.10444",
+            "abstract of 2403.10444, from memory",
             knobs={"gamma": 8},
             baseline_knobs={"gamma": 8},
             temperature=1.0,

@@ -43,7 +43,7 @@ METHOD = Method(
             "draft_tree",
             "accepted_length",
             "2.2 to 5.7 % longer",
-            "2505.12398",
+            "2505.12398, from memory",
             knobs={"width": 3, "depth": 4, "nodes": 12},
             baseline_knobs={"width": 3, "depth": 4, "nodes": 12, "children": "sampled", "verifier": "token"},
             temperature=1.0,
