@@ -55,8 +55,9 @@ def fix_bucket(loaded: Loaded) -> str:
     """Make every forward pass of a target with static shapes use the largest shape, so that plain decoding
     and verification compute the same sums. Return a description of forward pass and data type."""
     numbers = loaded.facts["env"]["dtype"]
-    if getattr(loaded, "forward", "eager") == "eager":
-        return f"eager, {numbers}"
+    forward = getattr(loaded, "forward", "eager")
+    if forward in ("eager", "compiled"):
+        return f"{forward}, {numbers}"
     loaded.rows = BUCKETS[-1]
     return f"{loaded.forward}, {numbers}, every pass in one bucket of {BUCKETS[-1]} rows"
 

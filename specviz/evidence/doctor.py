@@ -17,6 +17,7 @@ import torch
 from packaging.requirements import Requirement
 
 from ..core import DraftTree
+from ..core.threads import thread_count
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -89,7 +90,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": name,
         "cores": physical_cores(),
-        "threads": torch.get_num_threads(),
+        "threads": thread_count(),
         "system": platform.platform(),
         "instructions": [flag for flag in CPU_FLAGS if flag in words],
         "torch_uses": torch.backends.cpu.get_cpu_capability(),

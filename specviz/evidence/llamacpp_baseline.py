@@ -16,9 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from ..core import Sampling
+from ..core.threads import thread_count
 from ..models.gguf_reader import gguf_weights
 from ..models.split import parts_of
 from ..run.result import Result
@@ -71,7 +70,8 @@ class LlamaCpp:
     def __init__(self, loaded: Loaded, plain: Session, path: Path):
         from llama_cpp import Llama
 
-        self.session, threads = plain, torch.get_num_threads()
+        self.session = plain
+        threads = thread_count()
         self._model = Llama(
             str(path),
             n_ctx=loaded.context,

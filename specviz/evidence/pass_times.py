@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core import DraftTree
+from ..core.threads import thread_count
 from ..models.linear import TwoLayouts
 from ..models.llama import Llama
 from ..models.torchscript import weight_bytes
@@ -151,7 +152,8 @@ def llama_pass(path: Path, ids: Sequence[int]) -> Callable[[int], None]:
     them."""
     import llama_cpp
 
-    threads, most = torch.get_num_threads(), max(ROWS)
+    threads = thread_count()
+    most = max(ROWS)
     model = llama_cpp.Llama(
         str(path),
         n_ctx=CONTEXT + 2 * most,

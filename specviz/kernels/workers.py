@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import torch
 
+from ..core.threads import thread_count
 from .memory import address, aligned, round_up
 from .vector import INPUT_BYTES
 
 MOST_THREADS = 8
 
 
-def thread_count() -> int:
-    """Return the number of threads of a compiled call, as many as torch uses on this thread."""
-    return min(torch.get_num_threads(), MOST_THREADS)
+def call_threads() -> int:
+    """Return the number of threads of a compiled call."""
+    return min(thread_count(), MOST_THREADS)
 
 
 class Workers:
@@ -38,7 +38,7 @@ class Workers:
 
     def call(self, function: Callable[..., Any], *args: int, space: Workspace) -> None:
         """Run ``function(thread, threads, *args, shared, private)`` on every thread."""
-        count = min(thread_count(), space.threads)
+        count = min(call_threads(), space.threads)
         if count > 1 and self._busy.acquire(blocking=False):
             try:
                 self._start(count - 1)
@@ -137,7 +137,7 @@ def workspace(
     rows: int, width: int, heads: int = 0, inner: int = 0, slots: int = 0
 ) -> Iterator[tuple[Workspace, Workers]]:
     """Context with a workspace that no other call uses, and the workers."""
-    threads = thread_count()
+    threads = call_threads()
     asked = threads, rows, width, heads, inner, slots
     with _spaces_lock:
         found = next((space for space in _spaces if space.fits(*asked)), None)

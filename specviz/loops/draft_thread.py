@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ..core.threads import thread_count, thread_limit
+
 
 class DraftThread:
     """A worker thread for the draft model. On a CPU it gets one core and the target the others; on a GPU it
@@ -29,7 +31,7 @@ class DraftThread:
     def fits(device: torch.device) -> bool:
         """Return whether two models can run in parallel on this device: on a GPU, or on a CPU with at least
         two threads."""
-        return device.type == "cuda" or torch.get_num_threads() > 1
+        return device.type == "cuda" or thread_count() > 1
 
     def __enter__(self) -> DraftThread:
         return self
@@ -40,24 +42,21 @@ class DraftThread:
     def run_both(self, draft: Callable[[], Any], score: Callable[[], Any]) -> tuple[Any, Any]:
         """Run ``draft`` in the worker thread and ``score`` in this one, and return both results. Both have
         ended when this returns or raises."""
-        cores = torch.get_num_threads()
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
-        torch.set_num_threads(max(1, cores - 1))  # of this thread; the worker has set its own
-        try:
+        with thread_limit(max(1, thread_count() - 1)):  # of this thread; the worker has set its own
             drafting = self._pool.submit(self._work, draft, torch.is_inference_mode_enabled())
             try:
                 scored = score()
             finally:
                 wait([drafting])
-        finally:
-            torch.set_num_threads(cores)  # also the default of threads started later
         if self.stream:
             torch.cuda.current_stream(self.device).wait_stream(self.stream)
         return drafting.result(), scored
 
     def _work(self, draft: Callable[[], Any], inference: bool) -> Any:
         with (
+            thread_limit(1),
             torch.inference_mode(inference),
             torch.cuda.stream(self.stream) if self.stream else nullcontext(),
         ):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core import DraftTree
+from ..core.threads import set_thread_count, thread_count
 from ..trace.events import Checked, Drafted, Event, Finished, Started, Verified
 from ..zoo.device import fit_threads, use_cores
 
@@ -127,9 +128,10 @@ class Machine:
         """Choose the number of threads and measure a pass with it: the fastest number, or in deterministic
         runs always the same."""
         if not getattr(self._loaded, "deterministic", False):
-            return fit_threads(lambda: pass_seconds(self._loaded))
+            return fit_threads(lambda: pass_seconds(self._loaded), self._loaded.compiled)
         use_cores(True)
-        return torch.get_num_threads(), pass_seconds(self._loaded)
+        set_thread_count(thread_count(), self._loaded.compiled)
+        return thread_count(), pass_seconds(self._loaded)
 
     def _report(self, mine: _Lane) -> list[Checked]:
         reported, mine.reported = mine.reported, True

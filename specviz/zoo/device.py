@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .. import VERSION
+from ..core.threads import set_thread_count, thread_count
 from .registry import ZooError
 
 
@@ -44,24 +45,26 @@ def use_cores(ignore_load: bool = False) -> None:
     if not os.environ.get("OMP_NUM_THREADS"):
         cores = physical_cores()
         busy = not ignore_load and hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
-        torch.set_num_threads(1 if busy else cores)
+        set_thread_count(1 if busy else cores)
 
 
-def fit_threads(measure: Callable[[], float], long: float = 0.2) -> tuple[int, float]:
+def fit_threads(measure: Callable[[], float], compiled: bool = False, long: float = 0.2) -> tuple[int, float]:
     """Use one thread or one per core, whichever makes ``measure()`` smaller, the seconds of a forward pass.
-    Return (threads, seconds).
+    compiled: as in ``set_thread_count``. Return (threads, seconds).
 
     A browser that renders on the same cores can make two threads slower than one. Nothing is changed if
     OMP_NUM_THREADS is set, with an accelerator, or if a pass takes more than ``long`` seconds."""
-    now, cores = torch.get_num_threads(), physical_cores()
+    now = thread_count()
+    cores = physical_cores()
+    set_thread_count(now, compiled)
     took = {now: measure()}
     if os.environ.get("OMP_NUM_THREADS") or torch.cuda.is_available() or took[now] > long:
         return now, took[now]
     for count in {1, cores} - {now}:
-        torch.set_num_threads(count)
+        set_thread_count(count, compiled)
         took[count] = measure()
     best = min(took, key=took.__getitem__)
-    torch.set_num_threads(best)
+    set_thread_count(best, compiled)
     return best, took[best]
 
 
@@ -89,7 +92,7 @@ def environment(device: torch.device, dtype: torch.dtype | str) -> dict[str, Any
         "machine": processor(),
         "device": torch.cuda.get_device_name(device) if cuda else "cpu",
         "dtype": str(dtype).removeprefix("torch."),
-        "threads": torch.get_num_threads(),
+        "threads": thread_count(),
         "torch": torch.__version__,
         "transformers": version("transformers"),
         "specviz": VERSION,

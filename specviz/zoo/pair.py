@@ -18,6 +18,7 @@ import torch
 
 from ..core import Method
 from ..core.needs import missing_reason
+from ..core.threads import set_thread_count, thread_count
 from ..indexes.store import vocabulary_mark
 from ..targets.base import CachedTarget
 from ..targets.guided import GuidableTarget, GuidedTarget
@@ -293,9 +294,14 @@ class Loaded:
 
     @property
     def forward(self) -> str:
-        """How a forward pass runs: "eager", "static" (static shapes), or "captured" (static shapes in a
-        CUDA graph)."""
-        return getattr(self.model, "forward", "eager")
+        """How a forward pass runs: "compiled" (one call of a compiled function), "eager", "static" (static
+        shapes), or "captured" (static shapes in a CUDA graph)."""
+        return "compiled" if self.compiled else getattr(self.model, "forward", "eager")
+
+    @property
+    def compiled(self) -> bool:
+        """Whether a forward pass is one call of a compiled function, with threads of its own."""
+        return getattr(self.model, "compiled", None) is not None
 
     def kit(self) -> Kit:
         """Return the Kit of a new run."""
@@ -390,6 +396,7 @@ def load(
             raise
         loaded.draft_problem = str(error)  # the target runs without its usual draft
         log.info("%s runs without its draft model: %s", entry.name, error)
+    set_thread_count(thread_count(), loaded.compiled)
     return loaded
 
 

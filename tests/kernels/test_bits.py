@@ -13,6 +13,7 @@ import torch
 
 from specviz import ROOT
 from specviz.core import DraftTree
+from specviz.core.threads import set_thread_count, thread_count
 from specviz.kernels.vector import available_instruction_sets
 from specviz.targets import base, llama
 from specviz.targets.int8 import Int8Model
@@ -30,9 +31,9 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def threads():
     """Set the number of threads; put it back after the test."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
+    before = thread_count()
+    yield set_thread_count
+    set_thread_count(before)
 
 
 def text(source: random.Random, n: int) -> list[int]:
@@ -144,6 +145,7 @@ def test_the_number_of_threads_changes_no_bit(folder, threads):
 
 HASH = """
 import hashlib, random, sys
+from specviz.core.threads import set_thread_count, thread_count
 from specviz.core import DraftTree
 from specviz.kernels.vector import ISA
 from specviz.targets.int8 import Int8Model

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 
 from specviz.core import Clock, Sampling, State
+from specviz.core.threads import set_thread_count, thread_count
 from specviz.loops import speculate
 from specviz.methods import catalogue
 from specviz.trace.events import Committed, Noted
@@ -31,12 +32,12 @@ MINE = (
 @contextmanager
 def cores(count: int):
     """torch believes that so many cores are ours."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    before = thread_count()
+    set_thread_count(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        set_thread_count(before)
 
 
 def ticks() -> Clock:

@@ -131,6 +131,7 @@ class FakeLoaded:
     capabilities = TinyTarget.capabilities | TextCodec.capabilities | {"middle:half"}
     generation_defaults: dict = {}
     loop, conversation = None, name  # the ordinary loop; unguided
+    compiled = False
 
     def __init__(self, context: int = 128, seed: int = 0, ends: bool = False):
         self.tokenizer = byte_level()

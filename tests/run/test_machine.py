@@ -8,6 +8,7 @@ import time
 import pytest
 import torch
 
+from specviz.core.threads import set_thread_count, thread_count
 from specviz.run import machine
 from specviz.run.machine import Machine
 from specviz.trace.events import Checked, Drafted, Finished, Started, Verified
@@ -20,9 +21,9 @@ from .fakes import FakeLoaded
 
 @pytest.fixture
 def threads():
-    before = torch.get_num_threads()
+    before = thread_count()
     yield
-    torch.set_num_threads(before)
+    set_thread_count(before)
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ def test_a_run_that_must_come_again_has_as_many_threads_whatever_is_measured(mon
     loaded.deterministic = True
     watched = Machine(loaded)
     assert watched.threads == 2 == torch.get_num_threads()
-    torch.set_num_threads(1)  # as a run on another model leaves it
+    set_thread_count(1)  # as a run on another model leaves it
     assert Machine(loaded).threads == 2 == torch.get_num_threads()
 
 
