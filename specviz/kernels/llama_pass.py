@@ -19,6 +19,7 @@ from .cache import in_cache_folder
 from .vector import (
     INPUT_BYTES,
     NARROW_ROWS,
+    TILE_OUTPUTS,
     WEIGHT_OFFSET,
     WIDE,
     add,
@@ -163,12 +164,10 @@ def callback(function: Any) -> Any:
     return in_cache_folder(lambda cache: cfunc(signature, cache=cache, **options)(function))
 
 
-t12, t22, t32, t42, t52, t62, t72, t82 = (make_tile(rows, 2, AHEAD) for rows in range(1, 9))
-t13, t23, t33, t43, t53, t63, t73, t83 = (make_tile(rows, 3, AHEAD) for rows in range(1, 9))
-t14, t24, t34, t44, t54, t64 = (make_tile(rows, 4, AHEAD) for rows in range(1, 7))
-n1, n2, n3, n4, n5, n6 = (
-    make_tile(min(rows, NARROW_ROWS), 1, AHEAD, INPUT_BYTES == 2) for rows in range(1, 7)
-)
+t12, t22, t32, t42, t52, t62, t72, t82 = (make_tile(rows, 2) for rows in range(1, 9))
+t13, t23, t33, t43, t53, t63, t73, t83 = (make_tile(rows, 3) for rows in range(1, 9))
+t14, t24, t34, t44, t54, t64 = (make_tile(rows, 4) for rows in range(1, 7))
+n1, n2, n3, n4, n5, n6 = (make_tile(min(rows, NARROW_ROWS), 1, INPUT_BYTES == 2) for rows in range(1, 7))
 weighted_1_1, weighted_3_1 = (make_weighted(heads, 1) for heads in (1, 3))
 weighted_1_4, weighted_2_4, weighted_3_4 = (make_weighted(heads, 4) for heads in (1, 2, 3))
 
@@ -182,21 +181,21 @@ def wide_2(w, x, stride, steps, rows, out):
     for p in range(parts):
         r = base + 1 if p < extra else base
         if r == 1:
-            t12(w, 128, x, stride, steps, out, 128)
+            t12(w, x, stride, steps, out, 128, w + AHEAD)
         elif r == 2:
-            t22(w, 128, x, stride, steps, out, 128)
+            t22(w, x, stride, steps, out, 128, w + AHEAD)
         elif r == 3:
-            t32(w, 128, x, stride, steps, out, 128)
+            t32(w, x, stride, steps, out, 128, w + AHEAD)
         elif r == 4:
-            t42(w, 128, x, stride, steps, out, 128)
+            t42(w, x, stride, steps, out, 128, w + AHEAD)
         elif r == 5:
-            t52(w, 128, x, stride, steps, out, 128)
+            t52(w, x, stride, steps, out, 128, w + AHEAD)
         elif r == 6:
-            t62(w, 128, x, stride, steps, out, 128)
+            t62(w, x, stride, steps, out, 128, w + AHEAD)
         elif r == 7:
-            t72(w, 128, x, stride, steps, out, 128)
+            t72(w, x, stride, steps, out, 128, w + AHEAD)
         else:
-            t82(w, 128, x, stride, steps, out, 128)
+            t82(w, x, stride, steps, out, 128, w + AHEAD)
         x += r * stride
         out += r * 128
 
@@ -210,21 +209,21 @@ def wide_3(w, x, stride, steps, rows, out):
     for p in range(parts):
         r = base + 1 if p < extra else base
         if r == 1:
-            t13(w, 192, x, stride, steps, out, 192)
+            t13(w, x, stride, steps, out, 192, w + AHEAD)
         elif r == 2:
-            t23(w, 192, x, stride, steps, out, 192)
+            t23(w, x, stride, steps, out, 192, w + AHEAD)
         elif r == 3:
-            t33(w, 192, x, stride, steps, out, 192)
+            t33(w, x, stride, steps, out, 192, w + AHEAD)
         elif r == 4:
-            t43(w, 192, x, stride, steps, out, 192)
+            t43(w, x, stride, steps, out, 192, w + AHEAD)
         elif r == 5:
-            t53(w, 192, x, stride, steps, out, 192)
+            t53(w, x, stride, steps, out, 192, w + AHEAD)
         elif r == 6:
-            t63(w, 192, x, stride, steps, out, 192)
+            t63(w, x, stride, steps, out, 192, w + AHEAD)
         elif r == 7:
-            t73(w, 192, x, stride, steps, out, 192)
+            t73(w, x, stride, steps, out, 192, w + AHEAD)
         else:
-            t83(w, 192, x, stride, steps, out, 192)
+            t83(w, x, stride, steps, out, 192, w + AHEAD)
         x += r * stride
         out += r * 192
 
@@ -238,50 +237,52 @@ def wide_4(w, x, stride, steps, rows, out):
     for p in range(parts):
         r = base + 1 if p < extra else base
         if r == 1:
-            t14(w, 256, x, stride, steps, out, 256)
+            t14(w, x, stride, steps, out, 256, w + AHEAD)
         elif r == 2:
-            t24(w, 256, x, stride, steps, out, 256)
+            t24(w, x, stride, steps, out, 256, w + AHEAD)
         elif r == 3:
-            t34(w, 256, x, stride, steps, out, 256)
+            t34(w, x, stride, steps, out, 256, w + AHEAD)
         elif r == 4:
-            t44(w, 256, x, stride, steps, out, 256)
+            t44(w, x, stride, steps, out, 256, w + AHEAD)
         elif r == 5:
-            t54(w, 256, x, stride, steps, out, 256)
+            t54(w, x, stride, steps, out, 256, w + AHEAD)
         else:
-            t64(w, 256, x, stride, steps, out, 256)
+            t64(w, x, stride, steps, out, 256, w + AHEAD)
         x += r * stride
         out += r * 256
 
 
 @compiled
 def narrow(w, columns, x, stride, steps, rows, out):
-    """Multiply rows of bytes with one block of 16 columns outputs, 16 outputs at a time, in even parts of up
-    to NARROW_ROWS rows."""
+    """Multiply rows of bytes with one block of 16 columns outputs, TILE_OUTPUTS at a time, in even parts of
+    up to NARROW_ROWS rows."""
     pitch = columns * 64
-    halves = 2 if INPUT_BYTES == 2 else 1
-    size = 64 // halves
+    size = steps * TILE_OUTPUTS * 4
     parts = (rows + NARROW_ROWS - 1) // NARROW_ROWS
     base = rows // parts
     extra = rows % parts
-    for c in range(columns * halves):
+    soon = w + size * columns * (16 // TILE_OUTPUTS)  # each tile fetches a part of the next block
+    for c in range(columns * (16 // TILE_OUTPUTS)):
         at = x
-        to = out + size * c
+        to = out + 4 * TILE_OUTPUTS * c
         for p in range(parts):
             r = base + 1 if p < extra else base
             if r == 1:
-                n1(w + size * c, pitch, at, stride, steps, to, pitch)
+                n1(w, at, stride, steps, to, pitch, soon)
             elif r == 2:
-                n2(w + size * c, pitch, at, stride, steps, to, pitch)
+                n2(w, at, stride, steps, to, pitch, soon)
             elif r == 3:
-                n3(w + size * c, pitch, at, stride, steps, to, pitch)
+                n3(w, at, stride, steps, to, pitch, soon)
             elif r == 4:
-                n4(w + size * c, pitch, at, stride, steps, to, pitch)
+                n4(w, at, stride, steps, to, pitch, soon)
             elif r == 5:
-                n5(w + size * c, pitch, at, stride, steps, to, pitch)
+                n5(w, at, stride, steps, to, pitch, soon)
             else:
-                n6(w + size * c, pitch, at, stride, steps, to, pitch)
+                n6(w, at, stride, steps, to, pitch, soon)
             at += r * stride
             to += r * pitch
+        w += size
+        soon += size
 
 
 @callback
@@ -289,8 +290,6 @@ def product_2(w, x, stride, steps, rows, out):
     """Multiply rows of bytes with one block of 32 outputs."""
     if WIDE:
         wide_2(w, x, stride, steps, rows, out)
-    elif rows == 1:
-        t12(w, 128, x, stride, steps, out, 128)
     else:
         narrow(w, 2, x, stride, steps, rows, out)
 
@@ -300,8 +299,6 @@ def product_3(w, x, stride, steps, rows, out):
     """Multiply rows of bytes with one block of 48 outputs."""
     if WIDE:
         wide_3(w, x, stride, steps, rows, out)
-    elif rows == 1:
-        t13(w, 192, x, stride, steps, out, 192)
     else:
         narrow(w, 3, x, stride, steps, rows, out)
 
@@ -311,8 +308,6 @@ def product_4(w, x, stride, steps, rows, out):
     """Multiply rows of bytes with one block of 64 outputs."""
     if WIDE:
         wide_4(w, x, stride, steps, rows, out)
-    elif rows == 1:
-        t14(w, 256, x, stride, steps, out, 256)
     else:
         narrow(w, 4, x, stride, steps, rows, out)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import llama_pass as kernel
 from .memory import Arena, address, aligned, round_up
-from .vector import WEIGHT_OFFSET
+from .vector import TILE_OUTPUTS, WEIGHT_OFFSET, WIDE
 from .workers import workspace
 
 STEP = 16  # inputs of a matrix are padded to a multiple of this
@@ -63,7 +63,8 @@ class Int8Matrix:
         real = order >= 0  # -1: a padded output
         spread[: len(order), :wide][real] = values[order[real]]
         blocks = self.outputs // (16 * self.columns)
-        packed = spread.reshape(blocks, self.columns, 16, self.inputs // 4, 4).transpose(0, 3, 1, 2, 4)
+        group = 16 * self.columns if WIDE else TILE_OUTPUTS  # outputs whose weights lie side by side
+        packed = spread.reshape(self.outputs // group, group, self.inputs // 4, 4).transpose(0, 2, 1, 3)
         self.packed = (arena or Arena(0)).take(spread.size)
         np.add(packed.view(np.uint8), np.uint8(WEIGHT_OFFSET), out=self.packed.reshape(packed.shape))
         self.scales = self._spread(scales, order, real)

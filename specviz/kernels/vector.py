@@ -97,6 +97,8 @@ WEIGHT_OFFSET = 0 if ISA == "sdot" else 128
 WIDE = ISA == "vnni512"  # a vector is one of 32 registers, so that large tiles stay in registers
 # Rows of a tile of 16 outputs whose sums stay in registers, where vectors take several.
 NARROW_ROWS = {"vnni512": 8, "vnni256": 6, "sdot": 6, "avx2": 6, "plain": 2}[ISA]
+# Outputs whose weights lie side by side: of a whole block in wide tiles, of one tile otherwise.
+TILE_OUTPUTS = 8 if ISA == "avx2" else 16
 # Bytes of a quantised activation: AVX2 multiplies 16-bit integers, which are stored so.
 INPUT_BYTES = 2 if ISA == "avx2" else 1
 
@@ -477,26 +479,27 @@ def _whole_sums(b: Any, sums: list[Any], isa: str) -> list[Any]:
     return [b.add(_shuffle(b, v, range(0, 8, 2)), _shuffle(b, v, range(1, 8, 2))) for v in sums]
 
 
-def make_tile(rows: int, columns: int, ahead: int, half: bool = False, isa: str = ISA) -> Any:
-    """Return the intrinsic ``tile(w, pitch, x, stride, steps, out, out_stride)``: products of ``rows`` rows of
+def make_tile(rows: int, columns: int, half: bool = False, isa: str = ISA) -> Any:
+    """Return the intrinsic ``tile(w, x, stride, steps, out, out_stride, soon)``: products of ``rows`` rows of
     bytes at x, ``stride`` bytes apart, with 16 columns outputs, whose weights [steps, columns, 16, 4] lie
-    at w, steps ``pitch`` bytes apart. Sums, int32, go to out, rows ``out_stride`` bytes apart. ahead: bytes
-    by which weights are prefetched. half: of AVX2, 8 outputs instead of 16, whose sums take half of the
-    registers."""
+    at w. Sums, int32, go to out, rows ``out_stride`` bytes apart. soon: address of weights to prefetch, as
+    many as are read. half: of AVX2, 8 outputs instead of 16, whose sums take half of the registers."""
     zeros = _zero_sums(isa)[: 2 if half else None]
     parts = len(zeros)
     size = 32 if half else 64  # bytes of the weights of a step and of a column
     number = ir.IntType(32 * INPUT_BYTES)
 
-    def tile(b, w, pitch, x, stride, steps, out, out_stride):
+    def tile(b, w, x, stride, steps, out, out_stride, soon):
         starts = [x]
         for _ in range(rows - 1):
             starts.append(b.add(starts[-1], stride))
 
         def body(i: Any, values: list[Any]) -> list[Any]:
-            at_w = b.add(w, b.mul(i, pitch))
+            passed = b.mul(i, ir.Constant(I64, size * columns))
+            at_w = b.add(w, passed)
+            at_soon = b.add(soon, passed)
             for c in range(columns):
-                place = _pointer(b, at_w, ahead + 64 * c)
+                place = _pointer(b, at_soon, 64 * c)
                 hints = [ir.Constant(I32, hint) for hint in (0, 3, 1)]  # read, keep in every cache, data
                 _call(b, "llvm.prefetch.p0", ir.VoidType(), place, *hints)
             kind = ir.VectorType(I8, size)

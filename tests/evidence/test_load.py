@@ -270,7 +270,7 @@ def test_the_clock_of_a_method_stands_while_others_are_measured(pair):
 
 
 def test_a_load_says_that_the_machine_was_busy(pair, monkeypatch):
-    monkeypatch.setattr(machine, "fit_threads", lambda measure: (1, 1.0))
+    monkeypatch.setattr(machine, "fit_threads", lambda measure, compiled: (1, 1.0))
 
     def report():
         return [
@@ -296,7 +296,7 @@ def test_a_load_says_that_the_machine_was_busy(pair, monkeypatch):
 
 def test_a_report_grows_and_ends_with_a_sentence_for_each_method(pair, monkeypatch):
     monkeypatch.setattr(
-        machine, "fit_threads", lambda measure: (1, 1.0)
+        machine, "fit_threads", lambda measure, compiled: (1, 1.0)
     )  # no pass is slow beside that: a busy machine concludes nothing
     *growing, last = measuring(
         pair, ["autoregressive", "speculative"], users=[2, 1], requests=2, max_new_tokens=4, tasks=["chat"]

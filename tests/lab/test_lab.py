@@ -186,7 +186,7 @@ def test_a_sweep_holds_every_value_beside_plain_decoding():
 
 def test_a_load_is_reported_as_it_grows_and_a_stop_tells_what_there_is(monkeypatch):
     monkeypatch.setattr(
-        machine, "fit_threads", lambda measure: (1, 1.0)
+        machine, "fit_threads", lambda measure, compiled: (1, 1.0)
     )  # no pass is slow beside that: a busy machine concludes nothing
     payload = {
         "methods": ["autoregressive", "speculative"],

@@ -29,7 +29,7 @@ def threads():
 @pytest.fixture
 def steady(monkeypatch):
     """A machine whose passes cost 10 ms."""
-    monkeypatch.setattr(machine, "fit_threads", lambda measure: (1, 0.01))
+    monkeypatch.setattr(machine, "fit_threads", lambda measure, compiled: (1, 0.01))
     return Machine(FakeLoaded())
 
 
@@ -89,7 +89,7 @@ def test_a_pass_beside_its_own_draft_is_no_sign(steady):
 
 def test_a_machine_that_is_slow_from_the_start_is_reported_with_the_header(monkeypatch):
     cost = iter([0.01, 0.05])
-    monkeypatch.setattr(machine, "fit_threads", lambda measure: (1, next(cost)))
+    monkeypatch.setattr(machine, "fit_threads", lambda measure, compiled: (1, next(cost)))
     loaded = FakeLoaded()
     assert Machine(loaded).start_events() == []
     assert [check.kind for check in Machine(loaded).start_events()] == [
@@ -99,7 +99,7 @@ def test_a_machine_that_is_slow_from_the_start_is_reported_with_the_header(monke
 
 def test_threads_are_chosen_anew_when_passes_turn_slow(monkeypatch):
     check = iter([(2, 0.01), (1, 0.012)])
-    monkeypatch.setattr(machine, "fit_threads", lambda measure: next(check))
+    monkeypatch.setattr(machine, "fit_threads", lambda measure, compiled: next(check))
     monkeypatch.setattr(machine, "REST", -1.0)
     watched = Machine(FakeLoaded())
     assert kinds(watched, passes([0.04] * 3)) == ["threads"] and watched.threads == 1
@@ -123,7 +123,7 @@ def test_the_number_of_threads_with_the_quicker_passes_is_taken(monkeypatch, thr
 
 
 def test_a_run_that_must_come_again_has_as_many_threads_whatever_is_measured(monkeypatch, threads):
-    monkeypatch.setattr(machine, "fit_threads", lambda measure: pytest.fail("the clock chose"))
+    monkeypatch.setattr(machine, "fit_threads", lambda measure, compiled: pytest.fail("the clock chose"))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(device, "physical_cores", lambda: 2)
     loaded = FakeLoaded()
