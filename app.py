@@ -17,7 +17,8 @@ for name in (
         sys.exit(f"{name} must be a whole number from 1 to 65535, not {asked[:40]!r}.")
 
 from specviz import TraceError  # noqa: E402
-from specviz.ui import Engine, build_app, launch  # noqa: E402
+from specviz.engine import Engine  # noqa: E402
+from specviz.ui import build_app, launch  # noqa: E402
 
 try:
     demo = build_app(Engine(os.environ.get("SPECVIZ_TARGET"), os.environ.get("SPECVIZ_DRAFT")))

@@ -72,11 +72,11 @@ def add(command) -> None:
 
 def serve(args: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
+    from ..engine.engine import Engine
     from ..run.request import SWITCHED_ON, read_integer
-    from ..ui.api_server import serve_api
-    from ..ui.engine import Engine
-    from ..ui.openai_api import configured_keys
-    from ..ui.openai_fields import ApiLimits
+    from ..serve.api_server import serve_api
+    from ..serve.openai_api import configured_keys
+    from ..serve.openai_fields import ApiLimits
     from .messages import UsageError
     from .request_options import request_for
 

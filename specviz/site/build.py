@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from .. import ASSETS, VERSION
+from ..engine.cards import card_data
 from ..lab.recordings import library, library_trace
 from ..methods import catalogue
 from ..trace.file_writer import write_file
 from ..trace.page import to_html, viewer_assets
 from ..trace.scripts import scripts_below
-from ..ui.cards import card_data
 
 STATIC = Path(__file__).parent / "static"
 PANELS = ASSETS / "panels"

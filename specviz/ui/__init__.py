@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 from .. import lazy_names
 
 if TYPE_CHECKING:
-    from .engine import Engine
     from .page import build_app, launch
 
-_WHERE = {"Engine": "engine", "build_app": "page", "launch": "page"}
+_WHERE = {"build_app": "page", "launch": "page"}
 
-__all__ = ["Engine", "build_app", "launch"]
+__all__ = ["build_app", "launch"]
 if not TYPE_CHECKING:  # so that a type checker reports names that do not exist
     __getattr__ = lazy_names(__name__, _WHERE)

@@ -12,16 +12,16 @@ from typing import Any, cast
 import gradio as gr
 from gradio.events import api
 
+from ..engine.backend import Backend
+from ..engine.cards import card_data
+from ..engine.limits import BASELINE, RunQueue, read_request
+from ..engine.loading import Loader
+from ..engine.messages import Refused
+from ..engine.stream import LiveRun, json_for_html
 from ..lab.compare import compare, lanes_of
-from .backend import Backend
-from .cards import card_data
+from ..serve.http_guard import visitor
 from .chat import lane_answers, same_text
-from .http_guard import visitor
 from .lab_questions import LabQuestions
-from .limits import BASELINE, RunQueue, read_request
-from .loading import Loader
-from .messages import Refused
-from .stream import LiveRun, json_for_html
 
 
 class Api:

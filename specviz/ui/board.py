@@ -13,13 +13,13 @@ from typing import Any
 import gradio as gr
 
 from .. import ASSETS, ROOT
+from ..engine.limits import LANES, PROMPT_CHARACTERS, VALUE_NAMES
+from ..engine.stream import json_for_html
 from ..trace.page import gradio_parts
 from ..trace.scripts import scripts_below
 from . import picker_rows
 from .head_script import LINK_CARD
-from .limits import LANES, PROMPT_CHARACTERS, VALUE_NAMES
 from .start_content import StartContent
-from .stream import json_for_html
 from .theme import PANELS, STATIC
 
 

@@ -11,9 +11,9 @@ from base64 import b64decode
 from dataclasses import dataclass, field
 from typing import Any
 
-from .limits import BASELINE
-from .messages import text
-from .stream import Record
+from ..engine.limits import BASELINE
+from ..engine.messages import text
+from ..engine.stream import Record
 
 KEPT_RUNS = 4  # turns whose trace is kept, to be opened again; older ones keep their coloured text
 VERDICTS = {"bonus": "bonus", "correction": "correction", "accepted": "accepted", "plain": "plain"}

@@ -9,9 +9,9 @@ import gradio as gr
 from gradio.components import Component
 
 from ..core.method import MOST_CHARACTERS
+from ..engine.limits import NO_DRAFT
+from ..engine.messages import text
 from . import board
-from .limits import NO_DRAFT
-from .messages import text
 
 NAMED = 3  # methods that a note names before it counts the rest
 LABELS = {"gamma": "draft length (gamma)"}  # knobs that have a plainer name than the field's letter

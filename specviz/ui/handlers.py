@@ -13,15 +13,15 @@ from typing import Any
 
 import gradio as gr
 
-from .backend import Backend
+from ..engine.backend import Backend
+from ..engine.limits import BASELINE, LANES, NO_DRAFT, RunQueue, model_key, read_request, split_model_key
+from ..engine.loading import Loader
+from ..engine.messages import Refused, shorten, text
+from ..engine.stream import LiveRun, empty_board, finished_board, json_for_html
+from ..serve.http_guard import visitor
 from .chat import Chat
 from .controls import drafts, incompatible_choices
-from .http_guard import visitor
-from .limits import BASELINE, LANES, NO_DRAFT, RunQueue, model_key, read_request, split_model_key
-from .loading import Loader
-from .messages import Refused, shorten, text
 from .picker_rows import speeds_apply
-from .stream import LiveRun, empty_board, finished_board, json_for_html
 from .visitor_run import VisitorRun
 
 VISITORS = 64  # whose past answers are remembered at one time

@@ -15,13 +15,13 @@ from typing import Any, cast
 
 import gradio as gr
 
-from .backend import Backend
-from .engine_job import EngineJob
-from .http_guard import visitor
-from .limits import QUESTION_CHARACTERS, RUN_SECONDS, RunQueue, Visitor, check_size
-from .loading import Loader
-from .messages import Refused
-from .stream import json_for_html
+from ..engine.backend import Backend
+from ..engine.engine_job import EngineJob
+from ..engine.limits import QUESTION_CHARACTERS, RUN_SECONDS, RunQueue, Visitor, check_size
+from ..engine.loading import Loader
+from ..engine.messages import Refused
+from ..engine.stream import json_for_html
+from ..serve.http_guard import visitor
 
 
 class LabQuestions:

@@ -21,12 +21,12 @@ from typing import Any
 
 import yaml
 
+from ..engine.engine import Engine, run_lanes
+from ..engine.limits import RUN_SECONDS, read_request
+from ..engine.messages import Refused
 from ..trace.speed import STEADY, is_busy, lane_times, steady, step
 from ..zoo.codec import SAMPLE, sample_picture
 from ..zoo.registry import register
-from .engine import Engine, run_lanes
-from .limits import RUN_SECONDS, read_request
-from .messages import Refused
 from .start_content import RECORDED, start_content
 
 SHOWN = ("title", "about", "layout", "panel")  # how the page shows a recording, not what is run

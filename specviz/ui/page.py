@@ -12,20 +12,20 @@ from typing import Any
 import gradio as gr
 from starlette.middleware import Middleware
 
+from ..engine.backend import Backend
+from ..engine.log_lines import log_failure
+from ..engine.messages import text
+from ..engine.stream import json_for_html
+from ..serve.http_guard import HttpGuard
+from ..serve.http_timeouts import with_timeouts
+from ..serve.openai_api import OpenAIApi, configured_keys
+from ..serve.stored_runs import StoredRuns, configured_runs
 from . import board, controls, picker_rows, request_fields
 from .api import Api
-from .backend import Backend
 from .chat import Chat
 from .handlers import Handlers, lanes_picked
 from .head_script import HeadScript
-from .http_guard import HttpGuard
-from .http_timeouts import with_timeouts
-from .log_lines import log_failure
-from .messages import text
-from .openai_api import OpenAIApi, configured_keys
 from .start_content import EXAMPLES, RECORDED, StartContent, recorded_board, start_content
-from .stored_runs import StoredRuns, configured_runs
-from .stream import json_for_html
 from .theme import css, theme
 
 TITLE = "specviz"

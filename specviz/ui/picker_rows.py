@@ -15,13 +15,13 @@ from typing import Any
 from .. import ASSETS
 from ..core.method import Family, Method
 from ..core.needs import needs_in_words
+from ..engine.cards import card_data, families
+from ..engine.limits import BASELINE, split_model_key
+from ..engine.server_lanes import ABOUT
 from ..lab.recommend import offered
 from ..methods import families as all_families
 from ..methods import trained_parts
 from ..servers.dialects import FAMILY
-from .cards import card_data, families
-from .limits import BASELINE, split_model_key
-from .server_lanes import ABOUT
 
 BENCH = ASSETS / "bench.json"
 SCHEMA = "specviz-bench/1"

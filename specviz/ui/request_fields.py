@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from .limits import ANSWERS, GENERATION
+from ..engine.limits import ANSWERS, GENERATION
 
 NUMBERS = (  # name, default, step, label, help
     ("n", 1, 1, "Answers (n)", f"1 to {ANSWERS}"),

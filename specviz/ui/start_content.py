@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from .. import ASSETS
-from . import stream
-from .limits import BASELINE, LANES
+from ..engine import stream
+from ..engine.limits import BASELINE, LANES
 
 EXAMPLES = ASSETS / "prompts" / "examples.yaml"
 IN_SIGHT = 8  # chips that are there before the list is unfolded

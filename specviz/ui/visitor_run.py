@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..engine.limits import RunRequest
+from ..engine.stream import LiveRun
 from .chat import Chat, Turn
-from .limits import RunRequest
-from .stream import LiveRun
 
 
 @dataclass

@@ -16,9 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from specviz.core.method import Method
-from specviz.ui import engine_job as job
-from specviz.ui.handlers import VISITORS, Handlers, lanes_picked
-from specviz.ui.limits import (
+from specviz.engine import engine_job as job
+from specviz.engine.limits import (
     BASELINE,
     LANES,
     OPEN_RUNS,
@@ -29,9 +28,10 @@ from specviz.ui.limits import (
     Visitor,
     read_request,
 )
-from specviz.ui.loading import Loader
-from specviz.ui.messages import TEXTS
-from specviz.ui.stream import LiveRun
+from specviz.engine.loading import Loader
+from specviz.engine.messages import TEXTS
+from specviz.engine.stream import LiveRun
+from specviz.ui.handlers import VISITORS, Handlers, lanes_picked
 
 from ..ui.fake import CARDS, FakeBackend
 
@@ -394,7 +394,7 @@ def test_it_answers_under_its_own_names(server, host, status):
 
 
 def test_other_names_are_the_owners_to_give(monkeypatch):
-    from specviz.ui.http_guard import allowed_hosts
+    from specviz.serve.http_guard import allowed_hosts
 
     monkeypatch.setenv("SPECVIZ_HOSTS", "Demo.example, other.example")
     assert {"demo.example", "other.example", "localhost"} <= allowed_hosts() and "*" not in allowed_hosts()

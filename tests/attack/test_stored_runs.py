@@ -20,11 +20,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from specviz.engine.limits import BASELINE, BODY_BYTES, Refused, RunRequest
+from specviz.serve import http_guard, http_timeouts, stored_runs
+from specviz.serve.stored_runs import DAY, StoredRuns, configured_runs
 from specviz.trace import files
 from specviz.trace.files import Trace
-from specviz.ui import http_guard, http_timeouts, stored_runs
-from specviz.ui.limits import BASELINE, BODY_BYTES, Refused, RunRequest
-from specviz.ui.stored_runs import DAY, StoredRuns, configured_runs
 
 from ..ui.fake import FakeBackend
 from .test_load import get, post

@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import re
 
+from specviz.engine.cards import cards
 from specviz.evidence.bench_figures import figures_json, speedup_figures
 from specviz.evidence.bench_ledger import BenchSession, Ledger, Requested, Run, RunGroup
 from specviz.evidence.bench_page import ABSENT, TEXTS, escape_markdown, figures_by_method, page, winners_table
 from specviz.methods import catalogue
 from specviz.run.request import SessionError
-from specviz.ui.cards import cards
 from specviz.ui.picker_rows import measured_speedups, rows
 
 from ..message_codes import begins, refuses

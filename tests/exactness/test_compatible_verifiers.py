@@ -19,10 +19,10 @@ from specviz.core import (
     open_run,
     play,
 )
+from specviz.engine.cards import cards
 from specviz.methods.draft_tree.draft_tree import METHOD, build
 from specviz.policies import Fixed
 from specviz.trees import HUB
-from specviz.ui.cards import cards
 from specviz.verifiers import BlockVerification, KSeq, Lenient, SpecHub, TokenRejection, Traversal, Typical
 
 from ..message_codes import refuses

@@ -9,13 +9,13 @@ from specviz.core import Parts, Sampling, State, open_run, play
 from specviz.core.errors import InvalidUse
 from specviz.drafters.model.oracle import OracleChain
 from specviz.drafters.model.synthetic_acceptance import rates_of_length, read_rates
+from specviz.engine.cards import cards
 from specviz.evidence.bench_page import figures_by_method, winners_table
 from specviz.lab.compare import compare
 from specviz.methods import catalogue
 from specviz.policies import Fixed
 from specviz.run.session import Session
 from specviz.trace.speed import LaneTimes, RunTime
-from specviz.ui.cards import cards
 from specviz.ui.picker_rows import rows
 from specviz.verifiers import TokenRejection
 

@@ -9,12 +9,12 @@ import json
 import pytest
 
 from specviz import ASSETS
+from specviz.engine.cards import card_data, cards
 from specviz.evidence.scaling import FIGURES, report
 from specviz.lab import recommend
 from specviz.lab.chip import chip_model
 from specviz.trace.page import viewer_assets
 from specviz.ui.board import panel_files
-from specviz.ui.cards import card_data, cards
 
 from ..browser import PATIENCE, POOL
 from ..viewer import sample

@@ -7,8 +7,8 @@ import asyncio
 import json
 
 from specviz import lab
+from specviz.engine.limits import RunQueue
 from specviz.ui.lab_questions import LabQuestions
-from specviz.ui.limits import RunQueue
 
 
 class Light:

@@ -5,8 +5,8 @@ import pytest
 
 from specviz import Sampling, Session, load
 from specviz.core.state import Costs
+from specviz.engine.generation import Generation, generate
 from specviz.methods import catalogue
-from specviz.ui.generation import Generation, generate
 
 TEXT = "one two one two one"
 

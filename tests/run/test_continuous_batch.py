@@ -8,13 +8,13 @@ import threading
 import pytest
 
 from specviz.core import Sampling
+from specviz.engine.batched_generation import BatchedGeneration
+from specviz.engine.generation import Generation, generate
 from specviz.loops.continuous import ContinuousBatch
 from specviz.run import Session, SessionError
 from specviz.run.request import GenerationRequest
 from specviz.run.result import Result
 from specviz.trace.events import Committed, Finished
-from specviz.ui.batched_generation import BatchedGeneration
-from specviz.ui.generation import Generation, generate
 
 from .fakes import FakeLoaded
 

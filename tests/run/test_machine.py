@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from specviz.core.threads import set_thread_count, thread_count
+from specviz.engine.engine import run_lanes
+from specviz.engine.limits import BASELINE, RunRequest
 from specviz.run import machine
 from specviz.run.machine import Machine
 from specviz.trace.events import Checked, Drafted, Finished, Started, Verified
-from specviz.ui.engine import run_lanes
-from specviz.ui.limits import BASELINE, RunRequest
 from specviz.zoo import device
 
 from .fakes import FakeLoaded

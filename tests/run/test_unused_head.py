@@ -5,12 +5,12 @@ import pytest
 
 from specviz.cli.messages import TEXTS
 from specviz.core import Drafter, DraftTree, Method, Parts
+from specviz.engine.stream import _outcome
 from specviz.policies import Fixed
 from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.run.single_run import UNUSED
 from specviz.trace.events import Finished
-from specviz.ui.stream import _outcome
 from specviz.verifiers import TokenRejection
 
 from .fakes import FakeLoaded

@@ -73,11 +73,11 @@ def test_what_is_no_server_is_a_sentence(book, asked):
 
 def test_a_visitor_names_no_address(book, monkeypatch):
     """Neither the page nor a program: a lane is a key of the cards, and those are the owner's."""
-    from specviz.ui.limits import Refused, read_request
-    from specviz.ui.server_lanes import served_cards, server_streams
+    from specviz.engine.limits import Refused, read_request
+    from specviz.engine.server_lanes import served_cards, server_streams
 
     book("  house: {engine: vllm, url: 'http://10.0.0.1:8000', model: q, key: HOUSE}\n")
-    from specviz.ui.cards import cards
+    from specviz.engine.cards import cards
 
     known = cards() | served_cards()
     ask = read_request(known, prompt="hi", methods=["server:house", "speculative"])

@@ -14,9 +14,9 @@ from base64 import b64encode
 from dataclasses import replace
 
 from specviz.core.method import Knob, Method
-from specviz.ui.cards import card_data
-from specviz.ui.limits import BASELINE
-from specviz.ui.messages import Refused
+from specviz.engine.cards import card_data
+from specviz.engine.limits import BASELINE
+from specviz.engine.messages import Refused
 
 WORDS = (
     "the little fox walked along the river and the river sang to the little fox until the moon came up over the hill "

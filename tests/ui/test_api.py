@@ -12,8 +12,8 @@ import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
+from specviz.engine.messages import TEXTS
 from specviz.lab.compare import OVER
-from specviz.ui.messages import TEXTS
 
 from ..message_codes import codes
 from .fake import FakeBackend

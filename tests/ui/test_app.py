@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from specviz import ROOT
-from specviz.ui.messages import TEXTS
+from specviz.engine.messages import TEXTS
 
 from ..message_codes import codes
 from .conftest import Server, free_port
@@ -97,7 +97,7 @@ def test_app_py_listens_where_the_environment_says_and_ends_on_request():
 
 @pytest.fixture(scope="module")
 def real():
-    from specviz.ui import Engine
+    from specviz.engine import Engine
 
     engine = Engine()
     engine.load(None)  # before the browser waits: on a busy machine it takes longer than a selector's timeout
@@ -154,7 +154,7 @@ def test_a_recording_can_be_made_on_a_steady_machine_only(tmp_path, capsys, monk
 
 @pytest.mark.thorough
 def test_a_malformed_models_file_is_a_sentence_on_the_page(visit, tmp_path, monkeypatch):
-    from specviz.ui import Engine
+    from specviz.engine import Engine
 
     broken = tmp_path / "models.yaml"
     broken.write_text("default: x\nmodels: [1, 2\n")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from specviz import ROOT, catalogue
+from specviz.engine.cards import FIELDS, card_data, cards, families
 from specviz.methods import families as all_families
 from specviz.methods import lookup, trained_parts
 from specviz.run.session import find_method
-from specviz.ui.cards import FIELDS, card_data, cards, families
 
 METHOD = """from ...core import Method
 
@@ -40,7 +40,7 @@ def test_every_family_has_its_sentence():
 
 def test_the_catalogue_imports_nothing_heavy():
     script = (
-        "import sys; from specviz.ui.cards import cards; from specviz.methods import trained_parts, note_kinds; trained_parts(); note_kinds();"
+        "import sys; from specviz.engine.cards import cards; from specviz.methods import trained_parts, note_kinds; trained_parts(); note_kinds();"
         "print(len(cards()), sorted({'torch', 'safetensors', 'gradio', 'transformers', 'numpy'} & set(sys.modules)))"
     )
     printed = subprocess.run(

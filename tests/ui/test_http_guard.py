@@ -15,18 +15,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from specviz.ui import address_budget, engine_job, http_guard, http_timeouts
-from specviz.ui.address_budget import AddressBudget
-from specviz.ui.cards import cards
-from specviz.ui.engine_job import EngineJob
-from specviz.ui.http_guard import HttpGuard
-from specviz.ui.limits import BASELINE, Refused, RunQueue, RunRequest
-from specviz.ui.messages import SENTENCE
-from specviz.ui.stream import LiveRun
+from specviz.engine import engine_job
+from specviz.engine.cards import cards
+from specviz.engine.engine_job import EngineJob
+from specviz.engine.limits import BASELINE, Refused, RunQueue, RunRequest
+from specviz.engine.messages import SENTENCE
+from specviz.engine.stream import LiveRun
+from specviz.serve import address_budget, http_guard, http_timeouts
+from specviz.serve.address_budget import AddressBudget
+from specviz.serve.http_guard import HttpGuard
 
 from ..attack.test_load import get, post
+from ..engine.test_limits import LARGE
 from .fake import FakeBackend
-from .test_limits import LARGE
 
 RUN = {"data": ["x", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]}
 

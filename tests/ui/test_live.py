@@ -9,9 +9,9 @@ from collections import Counter
 
 import pytest
 
+from specviz.engine import Engine, stream
+from specviz.engine.messages import TEXTS as PAGE
 from specviz.run import machine
-from specviz.ui import Engine, stream
-from specviz.ui.messages import TEXTS as PAGE
 
 from ..message_codes import viewer_texts
 from .conftest import Server

@@ -15,10 +15,10 @@ from importlib.util import find_spec
 import pytest
 
 from specviz.core import Sampling
+from specviz.engine.generation import token_name
 from specviz.run import Session, collect
+from specviz.serve.openai_formats import _by_name
 from specviz.trace.files import Trace
-from specviz.ui.generation import token_name
-from specviz.ui.openai_formats import _by_name
 from specviz.zoo import load
 
 openai = pytest.importorskip("openai")
@@ -428,7 +428,7 @@ def test_the_llm_command_line_is_a_client(url, client, tmp_path, stream):
 
 
 def test_a_chat_clients_answer_is_opened_and_watched_on_the_page(visit, at_home, monkeypatch):
-    from specviz.ui import Engine
+    from specviz.engine import Engine
 
     from .conftest import Server
 
@@ -450,7 +450,7 @@ def test_a_chat_clients_answer_is_opened_and_watched_on_the_page(visit, at_home,
 
 
 def test_the_page_serves_it_where_its_owner_switches_it_on(at_home, monkeypatch):
-    from specviz.ui import Engine
+    from specviz.engine import Engine
 
     from .conftest import Server
 
@@ -474,9 +474,9 @@ def test_the_page_serves_it_where_its_owner_switches_it_on(at_home, monkeypatch)
 
 def test_a_client_that_leaves_the_queue_costs_nothing(at_home):
     """Its request ends while it waits: no model is loaded for it and nothing is run."""
-    from specviz.ui.engine_job import EngineJob
-    from specviz.ui.limits import RunQueue
-    from specviz.ui.openai_api import Departure, watched
+    from specviz.engine.engine_job import EngineJob
+    from specviz.engine.limits import RunQueue
+    from specviz.serve.openai_api import Departure, watched
 
     left, queue, ran = Departure(), RunQueue(), []
     queue.ahead(queue.enter("before"))

@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from specviz.cli import commands
+from specviz.engine.messages import Refused
+from specviz.engine.speculation_fields import SpeculationFields
 from specviz.run import Session, collect
 from specviz.run.request import GenerationRequest
+from specviz.serve.openai_api import with_pauses
+from specviz.serve.openai_fields import ApiLimits, read_generation
+from specviz.serve.openai_formats import ChatShape, CompletionShape
 from specviz.servers.dialects import ENGINES
 from specviz.servers.figures import read_metrics
 from specviz.trace.events import Committed, Drafted
-from specviz.ui.messages import Refused
-from specviz.ui.openai_api import with_pauses
-from specviz.ui.openai_fields import ApiLimits, read_generation
-from specviz.ui.openai_formats import ChatShape, CompletionShape
-from specviz.ui.speculation_fields import SpeculationFields
 from specviz.zoo import load
 
 from .conftest import ORIGIN
@@ -431,7 +431,7 @@ def test_a_pause_is_filled_with_comments_and_nothing_is_lost():
 
 
 def test_serve_has_knobs_for_length_time_and_requests_at_once(at_home, monkeypatch):
-    from specviz.ui import api_server
+    from specviz.serve import api_server
 
     got = []
     monkeypatch.setattr(api_server, "serve_api", lambda *given: got.append(given))

@@ -10,12 +10,12 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from specviz.ui.cards import cards
+from specviz.engine.cards import cards
+from specviz.engine.limits import RunRequest
+from specviz.engine.messages import TEXTS
+from specviz.engine.messages import text as text_of
 from specviz.ui.chat import lane_answers
 from specviz.ui.handlers import Handlers
-from specviz.ui.limits import RunRequest
-from specviz.ui.messages import TEXTS
-from specviz.ui.messages import text as text_of
 from specviz.ui.picker_rows import measured_speedups
 from specviz.ui.start_content import EXAMPLES, start_content
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from specviz.ui.address_budget import AddressBudget
-from specviz.ui.engine import FRESH, Engine
-from specviz.ui.http_guard import PRICE
-from specviz.ui.messages import Refused
-from specviz.ui.page_cache import KEPT, SECONDS, PageCache
+from specviz.engine.engine import FRESH, Engine
+from specviz.engine.messages import Refused
+from specviz.serve.address_budget import AddressBudget
+from specviz.serve.http_guard import PRICE
+from specviz.serve.page_cache import KEPT, SECONDS, PageCache
 
 from ..attack.test_load import get
 

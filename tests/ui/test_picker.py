@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from specviz.ui.cards import cards
-from specviz.ui.limits import BASELINE
+from specviz.engine.cards import cards
+from specviz.engine.limits import BASELINE
 from specviz.ui.picker_rows import measured_speedups
 from specviz.ui.start_content import methods_named, start_content
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specviz.ui import choices, limits
-from specviz.ui.cards import cards
-from specviz.ui.messages import Refused
-from specviz.ui.openai_fields import ApiLimits
-from specviz.ui.openai_formats import ChatShape, CompletionShape
+from specviz.engine import choices, limits
+from specviz.engine.cards import cards
+from specviz.engine.messages import Refused
+from specviz.serve.openai_fields import ApiLimits
+from specviz.serve.openai_formats import ChatShape, CompletionShape
 from specviz.zoo.codec import encode_png, sample_picture
 from specviz.zoo.picture_input import KEPT_SIDE, data_url, decode_picture
 from specviz.zoo.registry import ZooError, register

@@ -8,16 +8,16 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from specviz.engine.engine_job import BEAT
+from specviz.engine.limits import RunQueue
+from specviz.engine.stream import CORES, LONGEST_BEAT, LiveRun
 from specviz.ui.board import own_files
-from specviz.ui.engine_job import BEAT
 from specviz.ui.head_script import HeadScript, link_card
-from specviz.ui.limits import RunQueue
-from specviz.ui.stream import CORES, LONGEST_BEAT, LiveRun
 from specviz.ui.theme import STATIC
 
+from ..engine.test_stream import ASK, alone, collect, straight
 from .fake import FakeBackend
 from .test_page import begin, finish, state
-from .test_stream import ASK, alone, collect, straight
 
 # Before the page's own scripts: counts what reaches the browser's own functions.
 COUNTS = """globalThis.counted = { copies: 0, frames: 0 };

@@ -11,12 +11,12 @@ from dataclasses import fields
 
 import pytest
 
+from specviz.engine.engine import run_lanes
+from specviz.engine.limits import GENERATION, RunRequest, read_request
+from specviz.engine.messages import TEXTS, Refused
 from specviz.run.prefix_cache import PrefixPool
 from specviz.run.request import GenerationRequest
 from specviz.ui.chat import lane_answers
-from specviz.ui.engine import run_lanes
-from specviz.ui.limits import GENERATION, RunRequest, read_request
-from specviz.ui.messages import TEXTS, Refused
 from specviz.ui.request_fields import EXAMPLES, NUMBERS
 
 from ..message_codes import codes

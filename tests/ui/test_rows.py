@@ -9,7 +9,7 @@ import pytest
 
 from specviz import ROOT
 from specviz.core.needs import needs_in_words
-from specviz.ui.cards import cards
+from specviz.engine.cards import cards
 from specviz.ui.picker_rows import drawing_name, measured_speedups, rows, speeds_apply
 from specviz.zoo.registry import register
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
+from specviz.engine.messages import TEXTS
 from specviz.ui.chat import Chat
 from specviz.ui.handlers import Handlers
-from specviz.ui.messages import TEXTS
 from specviz.ui.page import BEGIN_OUTPUTS, FINISH_OUTPUTS
 
 from ..message_codes import codes

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from specviz.ui import address_budget
+from specviz.serve import address_budget
 
 from ..attack.test_load import get, post
+from ..engine.test_limits import LARGE
 from .test_http_guard import RUN
-from .test_limits import LARGE
 
 pytestmark = pytest.mark.soak
 

@@ -30,7 +30,7 @@ requestAnimationFrame(look);
 
 @pytest.fixture(scope="module")
 def real():
-    from specviz.ui import Engine
+    from specviz.engine import Engine
 
     class Logged(Engine):
         """Keeps what the engine says at the end of each lane."""

@@ -9,8 +9,7 @@ import threading
 
 import pytest
 
-from specviz.ui.chat import Chat, lane_answers
-from specviz.ui.limits import (
+from specviz.engine.limits import (
     BASELINE,
     Refused,
     RunRequest,
@@ -19,6 +18,7 @@ from specviz.ui.limits import (
     read_request,
     split_model_key,
 )
+from specviz.ui.chat import Chat, lane_answers
 
 from ..message_codes import viewer_texts
 from .fake import FakeBackend
@@ -490,7 +490,7 @@ def test_target_and_draft_are_one_name():
 
 
 def test_the_engine_offers_the_drafts_of_the_same_tokenizer_and_no_other():
-    from specviz.ui.engine import Engine
+    from specviz.engine.engine import Engine
     from specviz.zoo.registry import register
 
     engine, book = Engine(), register()

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from specviz.ui.engine import run_lanes
+from specviz.engine.engine import run_lanes
+from specviz.engine.limits import RunRequest
 from specviz.ui.handlers import VISITORS, Handlers
-from specviz.ui.limits import RunRequest
 
 from ..run.fakes import FakeLoaded
 from .fake import FakeBackend

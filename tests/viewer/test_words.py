@@ -11,10 +11,10 @@ import re
 import pytest
 
 from specviz import ROOT
+from specviz.engine import limits
+from specviz.engine.cards import cards
+from specviz.engine.limits import lane_titles
 from specviz.trace.page import VIEWER
-from specviz.ui import limits
-from specviz.ui.cards import cards
-from specviz.ui.limits import lane_titles
 from specviz.ui.start_content import RECORDED
 from specviz.ui.theme import PANELS, STATIC
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from specviz.core import Sampling, State, open_run, play
+from specviz.engine.cards import cards
 from specviz.evidence.bench_figures import memory_figures
 from specviz.evidence.bench_ledger import Run
 from specviz.methods import catalogue
 from specviz.run.session import Session
-from specviz.ui.cards import cards
 from specviz.ui.picker_rows import rows
 from specviz.zoo.draft_memory import kv_bytes, run_memory, stored_bytes
 

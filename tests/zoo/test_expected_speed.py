@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from specviz.ui import choices
+from specviz.engine import choices
 from specviz.zoo import expected_speed, machine_memory
 from specviz.zoo.registry import register
 

@@ -15,10 +15,10 @@ from hashlib import sha256
 import pytest
 
 from specviz import ROOT, zoo
+from specviz.engine import choices
+from specviz.engine.engine import Engine
+from specviz.engine.messages import text
 from specviz.methods import catalogue
-from specviz.ui import choices
-from specviz.ui.engine import Engine
-from specviz.ui.messages import text
 from specviz.zoo import machine_memory, registry
 from specviz.zoo.registry import Entry, register
 from specviz.zoo.trained_heads import needed
@@ -198,7 +198,7 @@ def test_the_page_offers_first_what_fits_and_says_what_does_not(book, monkeypatc
 
 def test_progress_counts_all_that_is_fetched_with_a_model(book, monkeypatch):
     monkeypatch.setattr(
-        "specviz.ui.engine.bytes_fetched",
+        "specviz.engine.engine.bytes_fetched",
         {"o/large": 4_000_000_000, "o/small": 1_000_000_000, "o/crown": 0}.__getitem__,
     )
     assert Engine().progress("large") == text("models.progress", here=5000, whole=20000, share=0.25)

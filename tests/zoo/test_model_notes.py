@@ -9,8 +9,8 @@ import pytest
 
 from specviz import load
 from specviz.cli import doctor
+from specviz.engine.engine import _description
 from specviz.evidence.doctor import report
-from specviz.ui.engine import _description
 from specviz.zoo import survey
 from specviz.zoo.model_notes import model_notes
 

@@ -164,7 +164,7 @@ def test_commands_end_with_one_sentence_and_the_page_opens(tmp_path):
         and " t" in done.stderr
         and "memory" in done.stderr
     ), done.stderr
-    page = "from specviz.ui import Engine, build_app; build_app(Engine(None, None)); print('page')"  # the page opens without models
+    page = "from specviz.engine import Engine; from specviz.ui import build_app; build_app(Engine(None, None)); print('page')"  # the page opens without models
     done = subprocess.run(
         [sys.executable, "-c", page], cwd=ROOT, capture_output=True, text=True, env=env, timeout=120
     )

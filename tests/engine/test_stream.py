@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from specviz.ui.cards import cards
+from specviz.engine.cards import cards
+from specviz.engine.limits import BASELINE, RunQueue, RunRequest
+from specviz.engine.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, LiveRun, json_for_html
 from specviz.ui.chat import KEPT_RUNS, Chat, lane_answers
-from specviz.ui.limits import BASELINE, RunQueue, RunRequest
 from specviz.ui.start_content import recorded_board, start_content
-from specviz.ui.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, LiveRun, json_for_html
 
 from ..message_codes import refuses
-from .fake import FakeBackend
+from ..ui.fake import FakeBackend
 
 ASK = RunRequest("tell of the fox", (("chain", {}), (BASELINE, {})), max_new_tokens=40)
 
@@ -211,7 +211,7 @@ def test_a_lent_accelerator_is_used_by_the_call(monkeypatch):
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-    from specviz.ui import engine
+    from specviz.engine import engine
 
     seconds, closed = [], []
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
-from .messages import Refused
+from ..engine.messages import Refused
 
 STATUS = {
     "openai.key": 401,

@@ -25,10 +25,10 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
+from ..engine.limits import BODY_BYTES, Visitor, check_size, without_surrogates
+from ..engine.log_lines import log_failure
+from ..engine.messages import Refused, shorten, text
 from .address_budget import AddressBudget
-from .limits import BODY_BYTES, Visitor, check_size, without_surrogates
-from .log_lines import log_failure
-from .messages import Refused, shorten, text
 from .page_cache import PATHS, PageCache
 from .stored_runs import ROUTE as STORED
 from .stored_runs import StoredRuns

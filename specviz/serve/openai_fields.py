@@ -8,8 +8,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from .limits import ANSWERS, CONVERSATION_CHARACTERS, NEW_TOKENS, PROMPTS, RUN_SECONDS, TURNS
-from .messages import Refused, shorten
+from ..engine.limits import ANSWERS, CONVERSATION_CHARACTERS, NEW_TOKENS, PROMPTS, RUN_SECONDS, TURNS
+from ..engine.messages import Refused, shorten
 
 REQUEST_FIELDS = (
     "temperature",

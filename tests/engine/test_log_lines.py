@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from specviz.ui.log_lines import FORMS, LINE, MINUTE, LimitRepeats
+from specviz.engine.log_lines import FORMS, LINE, MINUTE, LimitRepeats
 
 
 def test_a_repeated_line_is_logged_once_a_minute_and_counted():

@@ -9,14 +9,14 @@ from typing import Any
 import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 
-from .backend import Backend
+from ..engine.backend import Backend
+from ..engine.limits import RunQueue
+from ..engine.loading import Loader
+from ..engine.run_queue import GRACE
 from .http_guard import HttpGuard
 from .http_timeouts import with_timeouts
-from .limits import RunQueue
-from .loading import Loader
 from .openai_api import OpenAIApi
 from .openai_fields import ApiLimits
-from .run_queue import GRACE
 
 PARALLEL = 8  # requests that are answered at once
 WAITING = 1024  # requests that may wait, of one address too: the machine is its user's own

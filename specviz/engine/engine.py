@@ -223,7 +223,7 @@ class Engine:
         return self._fresh(("unsupported", target, loaded), lambda: self._find_unsupported(target))
 
     def _find_unsupported(self, target: str | None) -> dict[str, str]:
-        from specviz import catalogue
+        from .. import catalogue
 
         with engine_errors_refused():
             unsupported_reason = (
@@ -234,7 +234,7 @@ class Engine:
 
     def knob_limits(self, key: str, target: str | None = None) -> dict[str, float]:
         """Return the highest value of each knob of a method that the models limit; empty if unknown."""
-        from specviz import ZooError, catalogue
+        from .. import ZooError, catalogue
 
         method = catalogue().get(key)
         if method is None or not any(knob.needs for knob in method.knobs):

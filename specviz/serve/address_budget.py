@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from .engine_job import PATIENCE
-from .messages import Refused
+from ..engine.engine_job import PATIENCE
+from ..engine.messages import Refused
 
 REQUESTS = 2400  # a minute; a page with a run in flight sends about two a second
 EVENTS = 64  # unanswered or unread, and as many idle sessions; a page has one or two, and a classroom shares an address

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from specviz.ui import batched_generation
-from specviz.ui import engine as engine_module
-from specviz.ui.batched_generation import BatchedGeneration
-from specviz.ui.engine import Engine
-from specviz.ui.generation import Generation
-from specviz.ui.messages import Refused
+from specviz.engine import batched_generation
+from specviz.engine import engine as engine_module
+from specviz.engine.batched_generation import BatchedGeneration
+from specviz.engine.engine import Engine
+from specviz.engine.generation import Generation
+from specviz.engine.messages import Refused
 
 ASKED = Generation("x", True, "speculative", {}, {})
 
@@ -87,7 +87,7 @@ def test_a_method_is_built_by_a_request_that_has_its_turn_and_few_are_remembered
     built = []
     monkeypatch.setattr(engine_module, "KEPT_SHARING", 3)
     monkeypatch.setattr(engine_module, "batch_sharing", lambda *given: built.append(given[1:]) or "any")
-    monkeypatch.setattr("specviz.ui.generation.generate", lambda *given, **named: iter(["answer"]))
+    monkeypatch.setattr("specviz.engine.generation.generate", lambda *given, **named: iter(["answer"]))
     engine = Engine()
     engine._loaded[None] = object()
     for i in range(9):

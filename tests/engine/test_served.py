@@ -3,11 +3,11 @@ it dies."""
 
 from __future__ import annotations
 
+from specviz.engine.engine import Engine, run_lanes
+from specviz.engine.limits import read_request
 from specviz.lab.compare import lanes_of
 from specviz.trace.files import check
 from specviz.ui.chat import lane_answers, same_text
-from specviz.ui.engine import Engine, run_lanes
-from specviz.ui.limits import read_request
 from specviz.zoo import load
 
 from ..servers.fake import Fake

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from specviz import zoo
-from specviz.ui.engine import Engine, any_model
-from specviz.ui.limits import Refused, model_key
+from specviz.engine.engine import Engine, any_model
+from specviz.engine.limits import Refused, model_key
 from specviz.zoo.registry import ZooError
 
 

@@ -8,12 +8,12 @@ from itertools import product
 import pytest
 
 from specviz import catalogue
-from specviz.ui.cards import cards
+from specviz.engine.cards import cards
+from specviz.engine.limits import BASELINE, SIZES, Refused, RunQueue, check_size, lane_titles, read_request
 from specviz.ui.controls import incompatible_choices
 from specviz.ui.lab_questions import LabQuestions
-from specviz.ui.limits import BASELINE, SIZES, Refused, RunQueue, check_size, lane_titles, read_request
 
-from .fake import CARDS, FakeBackend
+from ..ui.fake import CARDS, FakeBackend
 
 KNOWN = {card.key: card for card in CARDS}
 
@@ -163,7 +163,7 @@ def test_half_a_character_becomes_a_question_mark():
 
 
 def test_real_knobs_are_refused_in_the_methods_own_words():
-    from specviz.ui.cards import cards
+    from specviz.engine.cards import cards
 
     for knobs, name in (({"gamma": "many"}, "gamma"), ({"nope": 1}, "nope")):
         with pytest.raises(Refused) as refused:
@@ -219,7 +219,7 @@ def test_an_honest_visitor_has_a_place_in_a_flooded_queue():
 
 def test_a_silent_run_loses_its_place(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("specviz.ui.run_queue.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("specviz.engine.run_queue.time.monotonic", lambda: now[0])
     line = RunQueue(silence=10)
     hung, after = line.enter("a"), line.enter("b")
     assert (line.ahead(hung), line.ahead(after)) == (0, 1)

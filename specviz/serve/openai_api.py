@@ -27,12 +27,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from .. import VERSION
-from .backend import Backend
-from .engine_job import EngineJob
-from .generation import Generation
-from .limits import BASELINE, RunQueue, Visitor, read_knobs
-from .loading import Loader
-from .messages import Refused, shorten
+from ..engine.backend import Backend
+from ..engine.engine_job import EngineJob
+from ..engine.generation import Generation
+from ..engine.limits import BASELINE, RunQueue, Visitor, read_knobs
+from ..engine.loading import Loader
+from ..engine.messages import Refused, shorten
 from .openai_errors import error_object, refusal
 from .openai_fields import ApiLimits, Wanted, read_generation
 from .openai_formats import FINISH, ChatShape, CompletionShape, Shape

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from specviz.ui import fetching
-from specviz.ui.engine import Engine
-from specviz.ui.fetching import fetch, may_fetch
-from specviz.ui.loading import Loader
-from specviz.ui.messages import Refused
+from specviz.engine import fetching
+from specviz.engine.engine import Engine
+from specviz.engine.fetching import fetch, may_fetch
+from specviz.engine.loading import Loader
+from specviz.engine.messages import Refused
 
-from .fake import FakeBackend
+from ..ui.fake import FakeBackend
 
 ENTRY = SimpleNamespace(
     name="far", hub="org/far", revision="0" * 40, memory="1.5", target="", gguf="", role="target", draft=""
@@ -71,7 +71,7 @@ def test_a_model_that_does_not_fit_on_the_disc_is_not_fetched(monkeypatch):
 def test_the_owner_switches_fetching_and_a_space_has_it_off(monkeypatch, switch, space, expected):
     monkeypatch.setenv("SPECVIZ_FETCH", switch)
     monkeypatch.setenv("SPACE_ID", space)
-    monkeypatch.setattr("specviz.ui.engine.to_fetch", lambda book, target, draft: [ENTRY])
+    monkeypatch.setattr("specviz.engine.engine.to_fetch", lambda book, target, draft: [ENTRY])
     assert may_fetch() is expected
     engine = Engine()
     assert engine.fetches(None) is False  # the owner's own

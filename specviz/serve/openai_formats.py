@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, ClassVar
 
-from .messages import Refused, shorten
+from ..engine.messages import Refused, shorten
 from .openai_errors import error_object
 from .openai_fields import ApiLimits, Wanted, joined_text
 

@@ -16,7 +16,7 @@ FORMS = 1000  # of lines remembered
 REPEATING = (
     "asyncio",
     "uvicorn.error",
-    "specviz.ui.http_guard",
+    "specviz.serve.http_guard",
     "specviz.ui.page",
 )  # loggers whose lines a client may cause
 

@@ -20,11 +20,11 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from ..core.errors import code_of
+from ..engine.messages import Refused, shorten
 from ..trace.file_writer import write_file
 from ..trace.files import BIGGEST, Trace
 from ..trace.schema import TraceError
 from .address_budget import AddressBudget
-from .messages import Refused, shorten
 
 ROUTE = re.compile(r"/runs(?:/([0-9a-f]{64}))?")
 FILE = re.compile(r"[0-9a-f]{64}\.jsonl\.gz")

@@ -14,8 +14,8 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from ..engine.log_lines import limit_repeats
 from .http_guard import REST_BYTES, client_key, trusted_proxies
-from .log_lines import limit_repeats
 
 try:
     import resource

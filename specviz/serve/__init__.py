@@ -1,0 +1,1 @@
+"""HTTP: the OpenAI-compatible endpoint, and the guard that it and the page have in front of them."""
