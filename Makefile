@@ -56,10 +56,10 @@ soak: $(VENV)/dev.done $(VENV)/browser.done ## fuzzers, floods, kills, limits; k
 docs: $(VENV)/run.done ## rewrite the generated pages of docs/: notes of the trace, fidelity, glossary, command line, errors, large files, trained drafters
 	$(BIN)/python -m specviz list --write
 	$(BIN)/python -m specviz list --fidelity > docs/fidelity.md
-	$(BIN)/python -m specviz.evidence.glossary
-	$(BIN)/python -m specviz.cli.reference
-	$(BIN)/python -m specviz.evidence.error_list
-	$(BIN)/python -m specviz.evidence.large_files
+	$(BIN)/python -m tools.glossary
+	$(BIN)/python -m tools.command_line
+	$(BIN)/python -m tools.error_list
+	$(BIN)/python -m tools.large_files
 	$(BIN)/python -m specviz.training compare --ship
 
 pictures: $(VENV)/dev.done $(VENV)/browser.done ## take the pictures of docs/ anew; look at each

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from specviz import ROOT
-from specviz.evidence.error_list import raise_sites
+from tools.error_list import raise_sites
 
 VAGUE = ("registry", "variable", "run.engine", "usage")  # messages that are another module's words
 

@@ -79,7 +79,7 @@ def test_every_entry_of_the_log_says_what_was_asked_done_found_and_what_follows_
 @pytest.mark.parametrize("page", FACTS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_path_a_page_names_is_there(page):
     for path in re.findall(
-        r"`((?:specviz|assets|tests|docs|notebooks)/[\w./-]*)", page.read_text(encoding="utf-8")
+        r"`((?:specviz|assets|tests|tools|docs|notebooks)/[\w./-]*)", page.read_text(encoding="utf-8")
     ):
         if not re.search(r"[A-Z]{2}|NAME", path):
             assert (ROOT / path).exists(), path
@@ -122,7 +122,7 @@ def test_the_page_of_environment_variables_lists_those_that_the_code_reads():
         *ROOT.glob("Dockerfile*"),
         *(
             file
-            for folder in ("specviz", "tests")
+            for folder in ("specviz", "tests", "tools")
             for kind in ("*.py", "*.cjs")
             for file in (ROOT / folder).rglob(kind)
         ),
@@ -149,8 +149,8 @@ def test_each_requirement_stands_in_one_file():
 
 
 def test_generated_pages_are_what_their_commands_print():
-    from specviz.cli import reference
-    from specviz.evidence import error_list, glossary, large_files
+    from tools import command_line as reference
+    from tools import error_list, glossary, large_files
 
     docs = ROOT / "docs"
     assert (docs / "glossary.md").read_text(encoding="utf-8") == glossary.page(), "make docs"

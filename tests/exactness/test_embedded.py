@@ -14,9 +14,9 @@ import torch
 from specviz import load
 from specviz.core import Sampling
 from specviz.evidence import certificate as certify
-from specviz.evidence.sample_answers import generate_answers
 from specviz.evidence.statistics import ACCEPTANCE, Cells, chi_square, normal_score
 from specviz.zoo import forget
+from tools.sample_answers import generate_answers
 
 from ..message_codes import begins
 from .toys import methods, sample

@@ -7,11 +7,11 @@ import pytest
 
 from specviz import load
 from specviz.evidence import certificate as certify
-from specviz.evidence.pictures import measure
 from specviz.run.request import GenerationRequest, SessionError
 from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.zoo import survey
+from tools.pictures import measure
 
 from .toys import methods
 

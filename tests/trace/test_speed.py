@@ -62,7 +62,7 @@ STEPS = pytest.mark.xfail(strict=True, reason="the plain lane slows down in its 
     "name", [pytest.param(n, marks=STEPS) if n == "first.jsonl" else n for n in RECORDINGS]
 )
 def test_a_shipped_recording_is_of_a_steady_machine(name: str) -> None:
-    from specviz.ui.make_recordings import unsteady_lanes
+    from tools.make_recordings import unsteady_lanes
 
     assert not unsteady_lanes(Trace.load(ROOT / "assets" / "traces" / name).records)
 

@@ -135,8 +135,8 @@ def test_a_conversation_longer_than_the_context_is_refused(real):
 
 def test_a_recording_can_be_made_on_a_steady_machine_only(tmp_path, capsys, monkeypatch):
     from specviz import Trace
-    from specviz.ui import make_recordings
-    from specviz.ui.make_recordings import main
+    from tools import make_recordings
+    from tools.make_recordings import main
 
     out = tmp_path / "sub" / "x.jsonl"
     asked = ["--out", str(out), "--methods", "speculative", "--max-new-tokens", "8"]

@@ -3,8 +3,8 @@
 import subprocess
 
 from specviz import ROOT
-from specviz.evidence import large_files
 from specviz.zoo.registry import register
+from tools import large_files
 
 
 def test_all_weights_together_and_each_file_stay_within_what_the_repository_may_hold():

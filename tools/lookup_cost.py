@@ -1,7 +1,7 @@
 """Measure how long a lookup takes per round, by the length of the text or datastore: a table and a figure
 for docs/.
 
-    python -m specviz.evidence.lookup_cost [--most TOKENS] [--rounds N] [--out FOLDER]
+    python -m tools.lookup_cost [--most TOKENS] [--rounds N] [--out FOLDER]
 
 A round appends four new tokens, looks up the end of the text and builds a draft of at most ten tokens. The
 text is synthetic: words with the frequencies of natural language, a third of them copied from earlier
@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..core import Budget, Drafter, DraftTree, State
-from ..drafters.lookup.copying import GramCopy, NgramDraft, SuffixCopy
-from ..drafters.lookup.counted_suffixes import CountedSuffixes
-from ..drafters.lookup.datastore import StoreTree
-from ..drafters.lookup.prompt_lookup import PromptLookup
-from ..indexes.earlier_answers import Memory
-from ..indexes.nearest import HiddenStateIndex, KeyProjection, build_hnsw_index, import_faiss
-from ..indexes.store import Store
-from ..indexes.suffix_array import SuffixArray
-from ..trace.file_writer import write_file
-from ..zoo.device import environment
+from specviz.core import Budget, Drafter, DraftTree, State
+from specviz.drafters.lookup.copying import GramCopy, NgramDraft, SuffixCopy
+from specviz.drafters.lookup.counted_suffixes import CountedSuffixes
+from specviz.drafters.lookup.datastore import StoreTree
+from specviz.drafters.lookup.prompt_lookup import PromptLookup
+from specviz.indexes.earlier_answers import Memory
+from specviz.indexes.nearest import HiddenStateIndex, KeyProjection, build_hnsw_index, import_faiss
+from specviz.indexes.store import Store
+from specviz.indexes.suffix_array import SuffixArray
+from specviz.trace.file_writer import write_file
+from specviz.zoo.device import environment
 
 VOCAB = 8192  # tokens of the synthetic vocabulary
 STEP = 4  # tokens that a round appends
@@ -174,7 +174,7 @@ def table(found: dict[str, dict[int, float]], where: str) -> str:
         "# Cost of lookup drafters",
         "",
         "Median microseconds of a round by the number of tokens that are searched; printed by "
-        f"`python -m specviz.evidence.lookup_cost`; {where}, one thread.",
+        f"`python -m tools.lookup_cost`; {where}, one thread.",
         "A round appends four tokens, looks up the suffix of the text and drafts at most ten tokens. A dash: not measured "
         "at this size.",
         "",
@@ -254,7 +254,7 @@ def figure_svg(found: dict[str, dict[int, float]]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Measure, and write table and plot; return the exit status."""
     p = argparse.ArgumentParser(
-        prog="python -m specviz.evidence.lookup_cost", description=(__doc__ or "").splitlines()[0]
+        prog="python -m tools.lookup_cost", description=(__doc__ or "").splitlines()[0]
     )
     p.add_argument(
         "--most", type=int, default=max(SIZES), help="largest text or store, in tokens (1,000,000)"

@@ -1,4 +1,4 @@
-"""Count the target passes per picture by method: `python -m specviz.evidence.pictures` prints a table.
+"""Count the target passes per picture by method: `python -m tools.pictures` prints a table.
 
 Temperature 1, one picture per prompt and method, the same seeds. tv: mean total variation distance between
 the output distribution and the target's, over the tested patches."""
@@ -9,14 +9,14 @@ import argparse
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from ..core import Sampling
-from ..run.result import Result
-from ..run.session import Session
-from ..trace.events import Noted
-from ..zoo import load
+from specviz.core import Sampling
+from specviz.run.result import Result
+from specviz.run.session import Session
+from specviz.trace.events import Noted
+from specviz.zoo import load
 
 if TYPE_CHECKING:
-    from ..zoo.pair import Loaded
+    from specviz.zoo.pair import Loaded
 
 TARGET = "specviz-pictures"
 WINDOW = 16

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from specviz.core import Budget, State
 from specviz.drafters.lookup.prompt_lookup import PromptLookup
-from specviz.evidence.lookup_cost import STRUCTURES, ScanLookup, main, synthetic_tokens
+from tools.lookup_cost import STRUCTURES, ScanLookup, main, synthetic_tokens
 
 
 def test_every_structure_is_measured(tmp_path, capsys):

@@ -1,8 +1,8 @@
 """Make the recordings that the page plays before anybody has started a run.
 
-    python -m specviz.ui.make_recordings all                    every recording that
-    assets/traces/index.yaml describes python -m specviz.ui.make_recordings first edit             some of
-    them python -m specviz.ui.make_recordings --out run.jsonl [--methods a,b,c] [--prompt P]
+    python -m tools.make_recordings all                    every recording that
+    assets/traces/index.yaml describes python -m tools.make_recordings first edit             some of
+    them python -m tools.make_recordings --out run.jsonl [--methods a,b,c] [--prompt P]
     [--max-new-tokens N] [--seed S]
 
 The same engine and the same lanes as a press of Run, written as one trace file with ``mode: recorded``.
@@ -21,13 +21,13 @@ from typing import Any
 
 import yaml
 
-from ..engine.engine import Engine, run_lanes
-from ..engine.limits import RUN_SECONDS, read_request
-from ..engine.messages import Refused
-from ..trace.speed import STEADY, is_busy, lane_times, steady, step
-from ..zoo.codec import SAMPLE, sample_picture
-from ..zoo.registry import register
-from .start_content import RECORDED, start_content
+from specviz.engine.engine import Engine, run_lanes
+from specviz.engine.limits import RUN_SECONDS, read_request
+from specviz.engine.messages import Refused
+from specviz.trace.speed import STEADY, is_busy, lane_times, steady, step
+from specviz.ui.start_content import RECORDED, start_content
+from specviz.zoo.codec import SAMPLE, sample_picture
+from specviz.zoo.registry import register
 
 SHOWN = ("title", "about", "layout", "panel")  # how the page shows a recording, not what is run
 
@@ -35,8 +35,8 @@ SHOWN = ("title", "about", "layout", "panel")  # how the page shows a recording,
 def record(out: Path, engine: Engine, **asked: Any) -> int:
     """Run a request and save its trace; return the number of records. Raises Refused, also where the passes of
     a lane became slower or faster on the way."""
-    from ..trace.file_writer import write_file
-    from ..trace.files import Trace
+    from specviz.trace.file_writer import write_file
+    from specviz.trace.files import Trace
 
     image = (asked.get("generation") or {}).get("image", "")
     if image.startswith(SAMPLE):
@@ -84,7 +84,7 @@ def unsteady_lanes(records: list[dict[str, Any]]) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Make recordings as the command line asks; return the exit status."""
     parse = argparse.ArgumentParser(
-        prog="python -m specviz.ui.make_recordings", description="Record a run for the page's first load."
+        prog="python -m tools.make_recordings", description="Record a run for the page's first load."
     )
     parse.add_argument("names", nargs="*", help="recordings of assets/traces/index.yaml, or all")
     parse.add_argument("--out", type=Path, default=RECORDED)

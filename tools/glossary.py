@@ -1,4 +1,4 @@
-"""Write docs/glossary.md from assets/glossary.json: ``python -m specviz.evidence.glossary``.
+"""Write docs/glossary.md from assets/glossary.json: ``python -m tools.glossary``.
 
 The JSON is the one source; the Learn tab may read its ``numbers``, too.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .. import ASSETS, ROOT
-from ..trace.file_writer import write_file
+from specviz import ASSETS, ROOT
+from specviz.trace.file_writer import write_file
 
 HEAD = """# Glossary
 
 One word for each idea, and what vLLM, transformers, llama.cpp and the papers call it. An empty cell: no established word.
-Generated from `assets/glossary.json` by `python -m specviz.evidence.glossary`.
+Generated from `assets/glossary.json` by `python -m tools.glossary`.
 
 """
 COLUMNS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from specviz.evidence import gpu_profile as gpu
+from tools import gpu_profile as gpu
 
 
 def test_every_row_of_the_table_is_measured(tmp_path, capsys):

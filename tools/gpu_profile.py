@@ -1,6 +1,6 @@
 """Measure the forward pass on a device with the sizes of real models: the table of docs/gpu.md.
 
-    python -m specviz.evidence.gpu_profile --device cuda --shapes 1B,8B
+    python -m tools.gpu_profile --device cuda --shapes 1B,8B
 
 Weights are random: that does not matter for the duration of a pass, but acceptance has to be measured with
 real weights. Five measurements: plain decoding against the bound by memory bandwidth; a pass over k tokens
@@ -21,13 +21,13 @@ from typing import Any
 
 import torch
 
-from ..core import DraftTree, Sampling, State, open_run, play
-from ..methods import catalogue
-from ..models.llama import Llama
-from ..targets.fast import FastModel
-from ..targets.static_shapes import StaticModel
-from ..trace.file_writer import write_file
-from ..zoo.device import environment, read_device
+from specviz.core import DraftTree, Sampling, State, open_run, play
+from specviz.methods import catalogue
+from specviz.models.llama import Llama
+from specviz.targets.fast import FastModel
+from specviz.targets.static_shapes import StaticModel
+from specviz.trace.file_writer import write_file
+from specviz.zoo.device import environment, read_device
 
 SHAPES = {  # config.json of a Llama: hidden, layers, heads, kv heads, inner, vocabulary
     "tiny": (64, 2, 4, 2, 128, 256),
@@ -168,7 +168,7 @@ def transformers_on(
 ) -> Iterator[dict[str, Any]]:
     """Yield the speed of transformers' generate and assisted generation on the same weights. The assistant
     is the model itself, as in ``time_outside_passes``."""
-    from ..models.pretrained import load_causal
+    from specviz.models.pretrained import load_causal
 
     net = load_causal(place.name, str(place), None, dtype=model.dtype).to(device)
     ids = torch.tensor([random_tokens(model, context)], device=device)
@@ -267,7 +267,7 @@ def random_tokens(model: Llama, count: int) -> list[int]:
 def main(argv: list[str] | None = None) -> int:
     """Run the measurements as the command line asks; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m specviz.evidence.gpu_profile", description="What a forward costs on a device."
+        prog="python -m tools.gpu_profile", description="What a forward costs on a device."
     )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--shapes", default="1B,8B", help=f"of {', '.join(SHAPES)}")

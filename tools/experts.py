@@ -1,4 +1,4 @@
-"""Measure what a target with sparse experts reads: `python -m specviz.evidence.experts` prints two tables.
+"""Measure what a target with sparse experts reads: `python -m tools.experts` prints two tables.
 
 Bytes: weights of experts read per forward pass, by draft length and tree width, over greedy answers. Time:
 one feed-forward layer with random weights at the paper's sizes, of which a share of the experts is active.
@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..core import Sampling
-from ..models.blockffn import Experts
-from ..run.result import Result
-from ..run.session import Session
-from ..trace.events import Noted
-from ..zoo import load
+from specviz.core import Sampling
+from specviz.models.blockffn import Experts
+from specviz.run.result import Result
+from specviz.run.session import Session
+from specviz.trace.events import Noted
+from specviz.zoo import load
 
 if TYPE_CHECKING:
-    from ..zoo.pair import Loaded
+    from specviz.zoo.pair import Loaded
 
 TARGET = "Llama-specviz-blockffn"
 PROMPTS = (

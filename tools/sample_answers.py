@@ -1,5 +1,5 @@
 """Write forty unedited answers of the default chat model into its card: ``python -m
-specviz.evidence.sample_answers``.
+tools.sample_answers``.
 
 Twenty prompts as visitors type them, each answered by plain decoding at temperature 0 and at 0.7.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..core import Sampling
-from ..run import Session
-from ..trace.events import Committed, Finished, TextEmitted
-from ..trace.file_writer import write_file
-from ..zoo import Loaded, load
-from .looping import loops
+from specviz.core import Sampling
+from specviz.evidence.looping import loops
+from specviz.run import Session
+from specviz.trace.events import Committed, Finished, TextEmitted
+from specviz.trace.file_writer import write_file
+from specviz.zoo import Loaded, load
 
 PROMPTS = (
     "What is the capital of France?",
@@ -74,7 +74,7 @@ def section(loaded: Loaded) -> str:
         HEADING,
         "",
         f"Unedited, at most {MOST} tokens, temperature 0 and 0.7 (seed {SEED} and up). Made by "
-        "`python -m specviz.evidence.sample_answers`.",
+        "`python -m tools.sample_answers`.",
         "",
     ]
     for prompt, temperature, text, remarks in generate_answers(loaded):

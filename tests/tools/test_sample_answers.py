@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from specviz import ROOT
-from specviz.evidence import sample_answers as forty
+from tools import sample_answers as forty
 
 
 def test_the_card_of_the_default_target_has_every_prompt_at_both_temperatures():
