@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..checkpoints.gguf_reader import gguf_weights
+from ..checkpoints.split import parts_of
 from ..core import Sampling
 from ..core.threads import thread_count
-from ..models.gguf_reader import gguf_weights
-from ..models.split import parts_of
 from ..run.result import Result
 from ..run.session import Session
 from ..trace.file_writer import write_file

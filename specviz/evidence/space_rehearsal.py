@@ -23,8 +23,8 @@ from typing import Any
 
 import yaml
 
+from ..checkpoints.split import LARGEST
 from ..core.errors import CodedError
-from ..models.split import LARGEST
 
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 NEEDED = ("title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "app_file", "license")

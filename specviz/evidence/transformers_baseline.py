@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..checkpoints.weights import read_json
 from ..core import Sampling
 from ..models.pretrained import from_files, open_config
-from ..models.weights import read_json
 from ..run.request import sentence
 from ..run.result import Result
 from ..run.session import Session

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..checkpoints.weights import ScaledWeights, Weights
 from .tree_rows import Mixer, RowPositions, TreeRows
-from .weights import ScaledWeights, Weights
 
 
 @dataclass(frozen=True)

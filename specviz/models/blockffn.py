@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..checkpoints.weights import ModelError, Weights
 from .llama import Block, Llama
 from .llama import unsupported_reason as llama_unsupported_reason
 from .torchscript import scripted
 from .torchscript_llama import ScriptedAttention
-from .weights import ModelError, Weights
 
 KIND = "blockffn"  # model_type in config.json
 

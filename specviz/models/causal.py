@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..checkpoints.weights import ModelError
 from .eagle import config_like, layer_weights
 from .eagle_layers import KV, FusedLayers, Layer, Sizes, angles_of
 from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .rms_norm import Norm
-from .weights import ModelError
 
 
 class Decoder(nn.Module):

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..checkpoints.weights import ModelError
 from .fallbacks import log_fallback
 from .heads import HeadWeights, TargetInfo, config_of, fill
 from .torchscript import scripted
-from .weights import ModelError
 
 ACCEPTANCE = "specdecpp"  # SpecDec++'s head
 DISCO = "disco"  # DISCO's classifier

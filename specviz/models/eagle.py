@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..checkpoints.weights import ModelError, Weights
 from .eagle_layers import FusedLayers, Layer, Sizes, angles_of, rotary_keys
 from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .row_cache import RowCache
-from .weights import ModelError, Weights
 
 
 def rollout_mask(place: Tensor, step: int) -> Tensor | None:

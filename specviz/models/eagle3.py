@@ -25,12 +25,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from ..checkpoints.weights import ModelError
 from .eagle import config_like, layer_weights, rollout_mask
 from .eagle_layers import KV, FusedLayers, Layer, Sizes, angles_of
 from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .rms_norm import Norm
 from .row_cache import RowCache
-from .weights import ModelError
 
 FLAGS = ("norm_before_residual", "norm_output")
 VERIFIER = (r"verifier_(norm|lm_head)\.weight",)  # copies of the target's

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .head_keys import check_keys
+from ..checkpoints.head_keys import check_keys
+from ..checkpoints.weights import ModelError
 from .int8 import Int8Layout
 from .linear import Layout, fastest_layout
 from .llama import Block, Llama, inverse_frequencies, rope_of
 from .rms_norm import Norm
 from .static_rows import StaticRowBufferPool
 from .torchscript_llama import compile_blocks
-from .weights import ModelError
 
 SMALL = 2**16  # weights below which no way of storing them is worth measuring
 KV = tuple[Tensor, Tensor]  # keys and values, each [batch, kv_heads, rows, head_dim]

@@ -17,14 +17,14 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..checkpoints.pickles import PICKLES
+from ..checkpoints.weights import ModelError, Weights, read_json
 from ..core.errors import code_of
 from .eagle_layers import Layer
 from .fallbacks import log_fallback
 from .int8 import Int8Linear
 from .linear import HalfLinear, PlainLinear
-from .weights import ModelError, Weights, read_json
 
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 STANDALONE_KINDS = (
     "pard",
 )  # kinds that are models of their own, of any width; a vocabulary that was padded otherwise will do
@@ -98,7 +98,7 @@ class HeadWeights(Weights):
             pickled = sorted(path.name for kind in PICKLES for path in self._folder.glob(kind))
             raise ModelError(
                 f"{self._folder.name} holds its weights in {pickled[0]}, a format that can run code and is not opened here: "
-                "take its safetensors, or convert it to safetensors with `python -m specviz.models.convert FOLDER`"
+                "take its safetensors, or convert it to safetensors with `python -m specviz.checkpoints.pickles FOLDER`"
                 if pickled
                 else f"{self._folder.name} has no safetensors",
                 "head.pickled",

@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..checkpoints.weights import ModelError
 from .heads import HeadWeights, TargetInfo, calibration, config_of, fill
-from .weights import ModelError
 
 
 class InTargetRows(nn.Module):

@@ -15,8 +15,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..checkpoints.weights import ModelError
 from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
-from .weights import ModelError
 
 JUDGE = "judge"  # kinds of networks
 REWARD = "reward"

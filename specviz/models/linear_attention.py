@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..checkpoints.weights import Weights
 from .tree_rows import Mixer, RowPositions, TreeRows
-from .weights import Weights
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .checkpoint_sizes import check_config, check_weights
-from .config_defaults import check_parts, context_of, output_matrix, uses_window, with_defaults
+from ..checkpoints.config_defaults import check_parts, context_of, output_matrix, uses_window, with_defaults
+from ..checkpoints.mx import QUANTISED
+from ..checkpoints.sizes import check_config, check_weights
+from ..checkpoints.weights import ModelError, Weights, read_ahead, read_json
 from .cuda_attention import disable_cudnn_attention
 from .linear import Layout, fastest_layout
-from .mx import QUANTISED
 from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens, share_table
 from .rms_norm import Norm
 from .torchscript_llama import compile_blocks, compiled_writer
-from .weights import ModelError, Weights, read_ahead, read_json
 from .whole_vectors import rotate_, silu
 
 if TYPE_CHECKING:  # numba is imported only where a model is compiled

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..checkpoints.weights import ModelError, ScaledWeights, Weights
 from .tree_rows import Mixer, RowPositions, TreeRows
-from .weights import ModelError, ScaledWeights, Weights
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..checkpoints.weights import ModelError
 from ..core import token_tensor
 from . import causal
 from .eagle import config_like
@@ -25,7 +26,6 @@ from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .llama import FAMILY
 from .reduced_vocabulary import ProjectedTable, expand_to_vocab, projected_table, read_tokens
 from .row_cache import RowCache
-from .weights import ModelError
 
 
 class MaskedModel(causal.CausalModel):

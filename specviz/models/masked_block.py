@@ -26,14 +26,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..checkpoints.head_keys import LayerAttention, block_attention
+from ..checkpoints.weights import ModelError
 from .eagle import config_like
 from .eagle3 import VERIFIER, draft_vocabulary
 from .eagle_layers import Attention, FusedLayers, Layer, Sizes, _rotated, angles_of
-from .head_keys import LayerAttention, block_attention
 from .heads import TargetInfo, check_fit, config_of, fill, head_weights
 from .rms_norm import Norm
 from .row_cache import STEP, RowCache
-from .weights import ModelError
 
 
 class BlockAttention(Attention):

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
+from ..checkpoints.errors import about_files
+from ..checkpoints.gguf_reader import gguf_in
+from ..checkpoints.mx import QUANTISED
+from ..checkpoints.sizes import SCALES, check_config, check_memory, check_weights, weight_devices
+from ..checkpoints.weights import DERIVED, ModelError, Weights, read_json
 from ..core.errors import code_of
-from .checkpoint_sizes import SCALES, check_config, check_memory, check_weights, weight_devices
-from .errors import about_files
-from .gguf_reader import gguf_in
-from .mx import QUANTISED
-from .weights import DERIVED, ModelError, Weights, read_json
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 WINDOWED = {"full_attention", "sliding_attention"}  # kinds of layers whose keys and values a mask can window

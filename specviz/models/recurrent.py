@@ -17,17 +17,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..checkpoints.config_defaults import check_state_parts, context_of, output_matrix, with_defaults
+from ..checkpoints.mx import QUANTISED
+from ..checkpoints.sizes import check_config, check_weights
+from ..checkpoints.weights import ModelError, ScaledWeights, Weights, read_json
 from .attention_mixer import AttentionMixer
-from .checkpoint_sizes import check_config, check_weights
-from .config_defaults import check_state_parts, context_of, output_matrix, with_defaults
 from .linear_attention import LinearAttentionMixer
 from .llama import rope_of
 from .mamba2 import Mamba2Mixer, MambaSizes, dt_limits
-from .mx import QUANTISED
 from .parallel_mixer import ParallelMixer
 from .short_convolution import ShortConvolutionMixer
 from .tree_rows import Mixer, RowPositions
-from .weights import ModelError, ScaledWeights, Weights, read_json
 
 UNBOUNDED = 32768  # tokens: a recurrent state has no context limit, so this one only bounds a run
 

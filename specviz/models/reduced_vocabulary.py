@@ -15,8 +15,8 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor, nn
 
-from .split import HEADS, fetched_copy, has_weights
-from .weights import ModelError, Weights, read_json
+from ..checkpoints.split import HEADS, fetched_copy, has_weights
+from ..checkpoints.weights import ModelError, Weights, read_json
 
 _tables: WeakValueDictionary[Any, Tensor] = WeakValueDictionary()  # embedding tables of the models in memory
 OUTSIDE = -1e4  # logit of a token that is never drafted: its probability is exactly 0 in float32, and 0 * log p stays finite

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .checkpoint_sizes import check_config, check_weights
-from .weights import ModelError, Weights, read_json
+from ..checkpoints.sizes import check_config, check_weights
+from ..checkpoints.weights import ModelError, Weights, read_json
 
 KIND = "specviz_scales"  # model_type
 HALF = 128.0  # a picture begins as middle grey; values are differences from it

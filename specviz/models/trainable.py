@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, BambaForCausalLM, Lla
 from transformers.models.bamba.modeling_bamba import BambaMixer
 from transformers.models.llama.modeling_llama import LlamaAttention, apply_rotary_pos_emb
 
-from .weights import ModelError, Weights
+from ..checkpoints.weights import ModelError, Weights
 
 CHUNK = 64  # positions of a chunk of the scan
 

@@ -17,14 +17,14 @@ import threading
 import torch
 from torch import Tensor
 
+from ..checkpoints.config_defaults import context_of
+from ..checkpoints.quantised import quantised
+from ..checkpoints.weights import ModelError
 from ..core import DraftTree, Verdict
 from ..models.attention_borders import BEYOND, borders
-from ..models.config_defaults import context_of
 from ..models.cuda_attention import disable_cudnn_attention
 from ..models.pretrained import WINDOWED, cache_argument, decoder_layers, load_causal, sliding_window_of
-from ..models.quantised import quantised
 from ..models.rotary_limits import fixed_rotary_length
-from ..models.weights import ModelError
 from .hf_targets import CheckpointedTarget, HFTarget, UncachedTarget
 
 UNBOUNDED = 32768  # context of a model that states no limit
@@ -36,7 +36,7 @@ class HFModel:
 
     device "auto": CUDA if available, spread over several devices if one is too small; dtype: float32 on a
     CPU and bfloat16 elsewhere by default; device_map: as in accelerate; quantise: a key of
-    models/quantised.py. ``open()`` returns targets that share the weights; ``note``: the reason why it
+    checkpoints/quantised.py. ``open()`` returns targets that share the weights; ``note``: the reason why it
     scores chains only, None if it scores trees. Raises ModelError.
     """
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..checkpoints.weights import Weights
 from ..kernels.matrix import columns_of
 from ..kernels.memory import round_up
 from ..kernels.network import CompiledLayer, CompiledNetwork, Sizes
@@ -30,7 +31,6 @@ from ..models.llama import unsupported_reason as llama_unsupported_reason
 from ..models.reduced_vocabulary import ReducedOutput, expand_to_vocab
 from ..models.rms_norm import UnitNorm
 from ..models.rotation import Basis, FinalStates, Rotate
-from ..models.weights import Weights
 from .fast import FastModel
 
 SLOTS = 2048  # largest number of slots a row may attend to

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..checkpoints.weights import ModelError, Weights
 from ..core import DraftTree
 from ..models.llama import unsupported_reason as llama_unsupported_reason
 from ..models.patch_encoder import PatchEncoder, label_scores, sizes_of
-from ..models.weights import ModelError, Weights
 from .fast import FastModel
 from .llama import LlamaTarget
 from .rows import Rows

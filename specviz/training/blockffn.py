@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from ..models import mx
+from ..checkpoints import mx
 from ..models.blockffn import KIND, ExpertLayer, routed
 from ..models.pretrained import open_network
 from . import data, losses

@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..models import mx
+from ..checkpoints import mx
 from ..zoo.found_weights import mark
 from . import attention
 from .data import TASKS

@@ -14,8 +14,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
-from ..models import mx
-from ..models.split import split_shards
+from ..checkpoints import mx
+from ..checkpoints.split import split_shards
 from ..trace.file_writer import write_file
 from ..zoo.found_weights import FOLDER, mark
 from .job import Job, TrainingError

@@ -15,9 +15,9 @@ import torch
 import yaml
 
 from .. import ASSETS
+from ..checkpoints.split import joined_folder
 from ..core.errors import CodedError
 from ..methods import trained_parts
-from ..models.split import joined_folder
 from ..zoo.found_weights import FOLDER
 from ..zoo.registry import register
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LlamaForCausalLM
 
-from ..models import mx
+from ..checkpoints import mx
+from ..checkpoints.weights import Weights, read_json
 from ..models.pretrained import open_config, open_network
 from ..models.reduced_vocabulary import ProjectedTable, expand_to_vocab, projected_table
-from ..models.weights import Weights, read_json
 from ..zoo.found_weights import mark
 from .files import write_json, write_shards
 from .job import Job, TrainingError

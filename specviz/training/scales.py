@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..models import mx
+from ..checkpoints import mx
 from ..models.scales import HALF, KIND, ScaleNet, Scales
 from ..zoo import codec
 from . import drawings, pictures

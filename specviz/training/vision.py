@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from ..models import mx
+from ..checkpoints import mx
 from ..models.patch_encoder import PatchEncoder, label_scores
 from ..zoo import codec
 from . import losses, scenes

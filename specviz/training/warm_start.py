@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from ..models import mx
+from ..checkpoints import mx
 from .job import Job, TrainingError
 
 

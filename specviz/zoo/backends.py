@@ -12,11 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..checkpoints.errors import about_files, shown
+from ..checkpoints.sizes import check_config
+from ..checkpoints.weights import ModelError
 from ..methods import head_kinds
-from ..models.checkpoint_sizes import check_config
-from ..models.errors import about_files, shown
 from ..models.fallbacks import log_fallback
-from ..models.weights import ModelError
 from .registry import Entry, ZooError
 from .tokenizer import read_json
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from ..models.errors import about_files, shown
-from ..models.split import gguf_digest, joined_folder
-from ..models.weights import ModelError, Weights
+from ..checkpoints.errors import about_files, shown
+from ..checkpoints.split import gguf_digest, joined_folder
+from ..checkpoints.weights import ModelError, Weights
 from .backends import first_supporting_forward
 from .other_vocabulary import ROLE
 from .registry import ZooError, register

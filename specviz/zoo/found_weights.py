@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.split import HEADS
 from ..methods import trained_parts
-from ..models.split import HEADS
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..models import checkpoint_sizes as sizes
+from ..checkpoints import sizes
 from .machine_memory import GB, bytes_needed
 from .registry import Entry, ZooError
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from ..models.gguf_names import LAYOUTS, architecture, positive_integer
-from ..models.gguf_reader import GGUFFile
-from ..models.weights import ModelError
+from ..checkpoints.gguf_names import LAYOUTS, architecture, positive_integer
+from ..checkpoints.gguf_reader import GGUFFile
+from ..checkpoints.weights import ModelError
 
 CLASSES = {
     "llama": ("llama", "LlamaForCausalLM"),

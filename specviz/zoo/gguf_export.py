@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..models.checkpoint_sizes import check_config
-from ..models.config_defaults import with_defaults
+from ..checkpoints.config_defaults import with_defaults
+from ..checkpoints.sizes import check_config
+from ..checkpoints.weights import ModelError, Weights, read_json
 from ..models.llama import rope_of
-from ..models.weights import ModelError, Weights, read_json
 from .registry import Entry, ZooError
 
 LAYER = {

@@ -10,11 +10,11 @@ import json
 import tempfile
 from pathlib import Path
 
-from ..models.checkpoint_sizes import check_config
-from ..models.gguf_names import GGUFTensors
-from ..models.gguf_reader import GGUFFile
-from ..models.split import cache_folder
-from ..models.weights import ModelError
+from ..checkpoints.gguf_names import GGUFTensors
+from ..checkpoints.gguf_reader import GGUFFile
+from ..checkpoints.sizes import check_config
+from ..checkpoints.split import cache_folder
+from ..checkpoints.weights import ModelError
 from .gguf_config import config_of
 from .gguf_tokenizer import NOTES_FILE, save_tokenizer, tokenizer_notes
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..models.gguf_reader import GGUFFile
-from ..models.weights import ModelError
+from ..checkpoints.gguf_reader import GGUFFile
+from ..checkpoints.weights import ModelError
 
 # The patterns by which text is split before the merges, as the published tokenizers have them.
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"

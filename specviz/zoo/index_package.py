@@ -16,8 +16,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from ..checkpoints.split import fetched_copy, gguf_digest
 from ..core.errors import CodedError
-from ..models.split import fetched_copy, gguf_digest
 
 CHUNK = 1 << 20
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..models.errors import shown
+from ..checkpoints.errors import shown
 from ..models.rotary_limits import fixed_rotary_length
 from .gguf_tokenizer import NOTES_FILE
 from .registry import ZooError

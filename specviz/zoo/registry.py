@@ -21,10 +21,10 @@ from urllib.parse import urlsplit
 import yaml
 
 from .. import ROOT
+from ..checkpoints.errors import one_line, shown
+from ..checkpoints.split import has_weights
 from ..core.errors import CodedError, code_of
 from ..methods import draft_kinds, head_kinds, trained_parts
-from ..models.errors import one_line, shown
-from ..models.split import has_weights
 from .found_weights import found_weights
 from .index_package import FetchError, cached_folder, fetch
 
@@ -57,7 +57,7 @@ FORWARDS = (
     "experts",
     "hf",
 )  # names of zoo/backends.py, which needs torch
-QUANTISED = ("bnb-8bit", "bnb-4bit", "ao-int8", "ao-int4")  # kinds of models/quantised.py
+QUANTISED = ("bnb-8bit", "bnb-4bit", "ao-int8", "ao-int4")  # kinds of checkpoints/quantised.py
 REACH = 5.0  # seconds for the hub's first answer
 UNREACHABLE = ("LocalEntryNotFoundError", "OfflineModeIsEnabled")  # errors of the hub's client
 LONGEST = 1000  # characters of a field of models.yaml
@@ -108,13 +108,13 @@ class Entry:
     memory: str = ""  # GB of its weights in 16 bits
     gated: str = ""  # "yes": the hub asks for a licence to be accepted
     device_map: str = ""  # "auto": over as many devices as it takes, through transformers
-    quantise: str = ""  # weights in fewer bits, through transformers: a key of models/quantised.py
+    quantise: str = ""  # weights in fewer bits, through transformers: a key of checkpoints/quantised.py
 
     def folder(self) -> Path:
         """Return the checkpoint folder of the entry. Missing files are fetched from the hub, split weight
         files are joined, and a GGUF file gets a folder in the cache. Raises ZooError."""
-        from ..models.split import joined_folder  # torch: only to load a model
-        from ..models.weights import ModelError
+        from ..checkpoints.split import joined_folder  # torch: only to load a model
+        from ..checkpoints.weights import ModelError
 
         folder = self.path if self.path is not None else _fetched(self)
         try:

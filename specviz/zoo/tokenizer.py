@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..models.errors import about_files
+from ..checkpoints.errors import about_files
 from .registry import ZooError
 
 PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")  # everything is in tokenizer.json

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..checkpoints.errors import shown
 from ..methods import draft_kinds
-from ..models.errors import shown
 from .registry import Register, ZooError, clone_hint
 
 ROLE = "draft:"

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from ..checkpoints.errors import about_files, shown
 from ..methods import head_kinds
-from ..models.errors import about_files, shown
 from ..models.heads import TargetInfo, unsupported_reason
 from ..models.int8 import has_byte_products
 from .free_memory import require_memory

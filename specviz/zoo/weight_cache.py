@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from ..checkpoints.errors import about_files
 from ..core.errors import code_of
-from ..models.errors import about_files
 from ..models.linear import without_timing
 from .registry import ZooError
 

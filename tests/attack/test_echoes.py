@@ -9,7 +9,7 @@ import re
 import pytest
 
 from specviz import ZooError, load
-from specviz.models.errors import ModelError
+from specviz.checkpoints.errors import ModelError
 from specviz.zoo.registry import register
 from specviz.zoo.trained_heads import heads_of
 from specviz.zoo.weight_cache import forget

@@ -18,11 +18,11 @@ from safetensors.torch import load_file, save_file
 
 import specviz
 from specviz import ZooError, load
+from specviz.checkpoints import sizes
+from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree
-from specviz.models import checkpoint_sizes as sizes
 from specviz.models.llama import FIRST_ROTATIONS, Llama
 from specviz.models.pretrained import load_causal
-from specviz.models.weights import ModelError
 from specviz.run import Session, SessionError, collect
 from specviz.zoo.backends import FORWARDS
 from specviz.zoo.tokenizer import open_tokenizer

@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, Sampling, State
 from specviz.drafters.heads.masked_block import BlockChain, BlockPassDrafter
 from specviz.models import masked_block as network
 from specviz.models.heads import TargetInfo
-from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 

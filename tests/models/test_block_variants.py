@@ -12,11 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import IID, Parts, Sampling, TreeBuilder
 from specviz.drafters.heads.masked_block import BlockChain, BlockTree
 from specviz.models import masked_block
 from specviz.models.heads import check_fit
-from specviz.models.weights import ModelError
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection
 from specviz.zoo.trained_heads import network_of

@@ -9,10 +9,10 @@ import json
 import pytest
 import torch
 
+from specviz.checkpoints.head_keys import LayerAttention, block_attention
+from specviz.checkpoints.weights import ModelError
 from specviz.methods.trained_heads.dflash2_conv import network as convolutions
 from specviz.models import masked_block as network
-from specviz.models.head_keys import LayerAttention, block_attention
-from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 from .test_block import BODY, CONFIG, material, published, restated

@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from specviz.checkpoints.weights import ModelError
 from specviz.models import eagle, eagle3
 from specviz.models.heads import TargetInfo
-from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 

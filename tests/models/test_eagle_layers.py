@@ -9,10 +9,10 @@ import pytest
 import torch
 import transformers as tf
 
+from specviz.checkpoints.weights import ModelError
 from specviz.methods.trained_heads.kangaroo import network as kangaroo
 from specviz.models import eagle
 from specviz.models.heads import TargetInfo, unsupported_reason
-from specviz.models.weights import ModelError
 
 from ..drafters.heads.features import BODY, CONFIG, head, published_eagle, published_kangaroo, rows, write
 from ..message_codes import refuses

@@ -7,11 +7,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, DraftTree, State
 from specviz.methods.trained_heads.glide import network as glide
 from specviz.methods.trained_heads.glide.drafter import WIDTHS, CapeChain, GlideModel
 from specviz.models.heads import TargetInfo, key_shape
-from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget
 
 from ..message_codes import refuses

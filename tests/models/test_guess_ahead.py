@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, Sampling, Scores, State
 from specviz.methods.trained_heads.blockwise import network as blockwise
 from specviz.methods.trained_heads.chimera import network as chimera
@@ -20,7 +21,6 @@ from specviz.methods.trained_heads.redrafter import network as redrafter
 from specviz.methods.trained_heads.redrafter.drafter import FEW, BeamTree
 from specviz.models.eagle_layers import Layer, Sizes, angles_of
 from specviz.models.heads import TargetInfo
-from specviz.models.weights import ModelError
 from specviz.trees import full_tree
 
 from ..message_codes import refuses

@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.functional import silu
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree
 from specviz.methods.trained_heads.gumiho import network
 from specviz.methods.trained_heads.gumiho.drafter import SerialThenParallel
-from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 from .test_eagle3 import BODY, CONFIG, HD, HEADS, INNER, KV, VOCAB, D

@@ -13,11 +13,11 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional as F
 
+from specviz.checkpoints import pickles as convert
+from specviz.checkpoints.weights import ModelError
 from specviz.methods.trained_heads.medusa import network as heads_medusa
-from specviz.models import convert
 from specviz.models import hydra as heads_hydra
 from specviz.models.heads import TargetInfo, calibration
-from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
 
@@ -355,7 +355,7 @@ def test_pickles_are_never_opened(tmp_path):
     (folder / "config.json").write_text("{}")
     (folder / "medusa_lm_head.pt").write_bytes(b"\x80\x04cos\nsystem\n")
     said = refused(heads_medusa, folder)
-    assert "medusa_lm_head.pt" in said and "specviz.models.convert" in said
+    assert "medusa_lm_head.pt" in said and "specviz.checkpoints.pickles" in said
 
 
 @pytest.fixture

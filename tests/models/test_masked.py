@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, DraftTree, Sampling, State
 from specviz.drafters.model.masked import MaskedDraft
 from specviz.models import masked
 from specviz.models.heads import TargetInfo
-from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
 
 from ..message_codes import refuses

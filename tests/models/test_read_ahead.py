@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 
-from specviz.models.weights import ModelError, read_ahead
+from specviz.checkpoints.weights import ModelError, read_ahead
 
 
 def test_parts_come_in_order_and_at_most_one_is_read_ahead():

@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from specviz.checkpoints import split
+from specviz.checkpoints.sizes import check_weights
+from specviz.checkpoints.weights import ModelError, Weights
 from specviz.core import DraftTree
-from specviz.models import split
-from specviz.models.checkpoint_sizes import check_weights
 from specviz.models.reduced_vocabulary import OUTSIDE, projected_table
-from specviz.models.weights import ModelError, Weights
 from specviz.targets.fast import FastModel
 
 from ..targets.tiny import CONFIGS, VOCAB, network

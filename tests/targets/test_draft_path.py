@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import IID, DraftTree, Sampling, State, TreeBuilder
 from specviz.core.errors import InvalidUse
 from specviz.models import draft_path
 from specviz.models.heads import ready
-from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
 from specviz.targets.int8 import Int8Model

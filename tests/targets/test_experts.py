@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import save_file
 from transformers import LlamaConfig
 
+from specviz.checkpoints import mx
+from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree
-from specviz.models import mx
 from specviz.models.blockffn import Experts, unsupported_reason
-from specviz.models.weights import ModelError
 from specviz.targets.experts import ExpertsModel, ExpertsRead
 from specviz.training.blockffn import ExpertsLlama
 

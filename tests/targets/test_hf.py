@@ -13,8 +13,8 @@ import torch
 import transformers as tf
 from safetensors.torch import load_file, save_file
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree, HiddenInput, Verdict
-from specviz.models.weights import ModelError
 from specviz.targets.hf import HFModel
 from specviz.targets.hf_targets import MOST_REPLAYED, CheckpointedTarget, UncachedTarget
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 import transformers as tf
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree
 from specviz.models.attention_borders import LONGEST, borders
 from specviz.models.rotary_limits import fixed_rotary_length
-from specviz.models.weights import ModelError
 from specviz.targets import hf
 from specviz.targets.hf import HFModel
 

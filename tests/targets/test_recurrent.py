@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree, Verdict
 from specviz.models.linear_attention import LinearAttentionMixer
 from specviz.models.tree_rows import tensors_of
-from specviz.models.weights import ModelError
 from specviz.targets.recurrent import SNAPSHOTS, RecurrentModel, RecurrentTarget
 
 VOCAB, PROMPT = 61, [3, 17, 5, 29, 41, 8, 8, 55, 12]

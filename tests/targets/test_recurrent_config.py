@@ -10,9 +10,9 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from specviz.checkpoints.config_defaults import BIASED, DEFAULTS
+from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree
-from specviz.models.config_defaults import BIASED, DEFAULTS
-from specviz.models.weights import ModelError
 from specviz.targets.recurrent import RecurrentModel
 
 from .tiny import CONTEXT, STATE_SPACE, network

@@ -8,9 +8,9 @@ import json
 import pytest
 import torch
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree, Verdict
 from specviz.core.errors import InvalidUse
-from specviz.models.weights import ModelError
 from specviz.targets.llama import LlamaTarget
 from specviz.targets.vision import VisionModel, VisionTarget, unsupported_reason
 

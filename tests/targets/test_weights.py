@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree
 from specviz.models import pretrained as hub
 from specviz.models.linear import (
@@ -25,7 +26,6 @@ from specviz.models.linear import (
     fastest_layout,
 )
 from specviz.models.llama import WHY_NOT, unsupported_reason
-from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
 
 from ..message_codes import refuses

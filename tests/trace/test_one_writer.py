@@ -27,7 +27,7 @@ OWN = {"trace/file_writer.py", "training/files.py"}  # the writer, and its use f
 NEW = {  # folders under a temporary name that are renamed when they are whole, files that did not exist, and pages of a rehearsal
     "zoo/gguf_folder.py",
     "zoo/gguf_tokenizer.py",
-    "models/split.py",
+    "checkpoints/split.py",
     "evidence/space_rehearsal.py",
     "tools/gpu_profile.py",
     "zoo/index_package.py",

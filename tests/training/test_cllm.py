@@ -12,10 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from specviz.checkpoints import mx
+from specviz.checkpoints.weights import ModelError
 from specviz.core import Sampling, State
 from specviz.methods.parallel_decoding.cllm import METHOD
-from specviz.models import causal, mx
-from specviz.models.weights import ModelError
+from specviz.models import causal
 from specviz.targets.fast import FastModel
 from specviz.trace.events import Committed
 from specviz.training import cllm

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from specviz.models import mx
+from specviz.checkpoints import mx
 from specviz.models.pretrained import open_network
 from specviz.training import files
 from specviz.training.job import SHIPPED, TARGET, Job, TrainingError

@@ -15,9 +15,9 @@ import yaml
 from safetensors.torch import load_file
 
 from specviz import zoo
+from specviz.checkpoints import mx
 from specviz.methods.trained_heads.medusa import network as heads_medusa
 from specviz.models import hydra as heads_hydra
-from specviz.models import mx
 from specviz.models.heads import TargetInfo
 from specviz.training import chains, drafters, files, hydra, medusa, ranks
 from specviz.training.data import TASKS, chat_prompt

@@ -142,7 +142,7 @@ def test_logits_of_a_loaded_target_are_the_trained_networks(trained):
     net = vision.VisionLlama(config)
     from safetensors.torch import load_file
 
-    from specviz.models import mx
+    from specviz.checkpoints import mx
 
     net.load_state_dict(mx.from_file_tensors(load_file(trained[0] / "model.safetensors")), strict=False)
     image = loaded.codec.picture_samples[0]["image"]

@@ -16,13 +16,13 @@ import pytest
 import torch
 
 from specviz import ZooError, load
+from specviz.checkpoints.gguf_names import GGUFTensors
+from specviz.checkpoints.gguf_reader import GGUFFile, gguf_in
+from specviz.checkpoints.split import LARGEST, write_parts
+from specviz.checkpoints.weights import ModelError, Weights
 from specviz.core import DraftTree, Sampling
 from specviz.evidence.transformers_baseline import references
-from specviz.models.gguf_names import GGUFTensors
-from specviz.models.gguf_reader import GGUFFile, gguf_in
 from specviz.models.pretrained import open_network
-from specviz.models.split import LARGEST, write_parts
-from specviz.models.weights import ModelError, Weights
 from specviz.run import Session, SessionError, collect
 from specviz.training.job import fingerprint
 from specviz.zoo import forget

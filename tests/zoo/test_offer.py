@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from specviz import ROOT, load, zoo
+from specviz.checkpoints import sizes
+from specviz.checkpoints.quantised import quantised
+from specviz.checkpoints.weights import ModelError
 from specviz.cli.commands import main
 from specviz.core import Sampling
 from specviz.evidence.doctor import missing_targets
 from specviz.indexes.store import vocabulary_mark
 from specviz.methods import catalogue
-from specviz.models import checkpoint_sizes as sizes
-from specviz.models.quantised import quantised
-from specviz.models.weights import ModelError
 from specviz.run import Session
 from specviz.trace.events import Finished
 from specviz.training.datastore import build_store, save
@@ -176,7 +176,7 @@ def test_memory_follows_the_numbers_of_the_device(monkeypatch):
 
 
 def test_fewer_bits_without_the_package_are_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("specviz.models.quantised.find_spec", lambda name: None)
+    monkeypatch.setattr("specviz.checkpoints.quantised.find_spec", lambda name: None)
     for kind, package in (("bnb-4bit", "bitsandbytes"), ("ao-int8", "torchao")):
         with refuses(ModelError, "checkpoint.quantised", f"pip install {package}"):
             quantised("a", kind)

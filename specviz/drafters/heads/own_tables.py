@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...checkpoints.weights import ModelError
 from ...core import CapableTarget, token_tensor
 from ...models.heads import HeadWeights
-from ...models.weights import ModelError
 
 EMBEDDING = r"(model\.|mtp\.|model\.layers\.\d+\.|layers\.\d+\.)?embed_tokens\.weight"  # names in the published layouts
 OUTPUT = r"(lm_head|model\.layers\.\d+\.shared_head\.head)\.weight"

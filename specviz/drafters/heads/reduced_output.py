@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from ...checkpoints.weights import ModelError
 from ...core import CapableTarget
 from ...models.int8 import Int8Linear
 from ...models.linear import fastest_layout, without_timing
-from ...models.weights import ModelError
 from .own_tables import with_own_tables
 
 DRAFT_TOKENS = "draft_tokens.json"  # ids that the heads of a folder may draft, one file for all of them

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import Sampling, State, open_run, play
 from specviz.drafters.heads import reduced_output
 from specviz.drafters.heads.reduced_output import (
@@ -17,7 +18,6 @@ from specviz.drafters.heads.reduced_output import (
 from specviz.methods import catalogue, head_kinds
 from specviz.methods.trained_heads.fr_spec.drafter import most_frequent
 from specviz.models import linear
-from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyTarget
 
 from ...exactness.toys import PROMPT, toy

@@ -11,13 +11,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, Outcome, Sampling, State, Verdict
 from specviz.drafters.heads.in_target import InTargetChain, InTargetTree, StreamTree, uniform_plan
 from specviz.drafters.heads.shapes import calibrated_shape
 from specviz.methods.trained_heads.ppd.drafter import prompt_trees
 from specviz.models import in_target
 from specviz.models.heads import TargetInfo
-from specviz.models.weights import ModelError
 from specviz.targets.tiny import TinyNet, TinyTarget
 from specviz.trees import Shape, full_tree
 

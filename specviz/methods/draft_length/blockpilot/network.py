@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
-from ....models.weights import ModelError
 
 
 class PromptLength(nn.Module):

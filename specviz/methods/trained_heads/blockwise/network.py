@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models.heads import HeadWeights, TargetInfo, fill
-from ....models.weights import ModelError
 
 
 class Blockwise(nn.Module):

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ....checkpoints.weights import ModelError
 from ....models.eagle_layers import (
     OF_TARGET,
     FusedLayers,
@@ -33,7 +34,6 @@ from ....models.eagle_layers import (
 )
 from ....models.heads import HeadWeights, TargetInfo, calibration, config_of, fill
 from ....models.hydra import Block
-from ....models.weights import ModelError
 
 
 class Chimera(nn.Module):

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models.eagle_layers import OF_TARGET, layer_keys, saved_layer_keys
 from ....models.heads import HeadWeights, TargetInfo, calibration, config_of, fill
 from ....models.hydra import Block, Prefix
-from ....models.weights import ModelError
 
 
 class RegressiveAttention(nn.Module):

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ....checkpoints.weights import ModelError
 from ....drafters.heads.path_scores import Block, CandidateScores, PathScores
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
-from ....models.weights import ModelError
 
 
 class CandidateSelector(nn.Module):

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models import masked_block
 from ....models.heads import TargetInfo
 from ....models.masked_block import BlockDrafter, BlockLayer, BlockNet
-from ....models.weights import ModelError
 
 
 class BlockConvolution(nn.Module):

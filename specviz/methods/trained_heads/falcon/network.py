@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models.eagle import Eagle, EagleRows, config_like, load_variant
 from ....models.eagle_layers import FusedLayers, Layer, angles_of
 from ....models.heads import TargetInfo, check_fit
-from ....models.weights import ModelError
 
 LEVELS = 2  # of the recurrent network
 

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....core import to_device
 from ....models.eagle import config_like, layer_weights
 from ....models.eagle_layers import FusedLayers, Layer, Sizes, _rotated, angles_of
@@ -26,7 +27,6 @@ from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.llama import inverse_frequencies, rope_of
 from ....models.rms_norm import Norm
 from ....models.row_cache import RowCache
-from ....models.weights import ModelError
 
 
 class CrossAttention(nn.Module):

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models.eagle import Eagle, config_like, serial_weights
 from ....models.eagle_layers import Sizes
 from ....models.heads import TargetInfo, check_fit, config_of, fill, head_weights
-from ....models.weights import ModelError
 
 SERIAL = 2  # places that are drafted one after another
 READS = 2  # serial rows that an MLP reads

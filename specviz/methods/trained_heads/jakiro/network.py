@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models.eagle import Eagle, EagleRows, config_like, load_variant
 from ....models.eagle_layers import FusedLayers, Layer, Mlp, Sizes
 from ....models.heads import HeadWeights, TargetInfo, check_fit
-from ....models.weights import ModelError
 
 
 class Experts(nn.Module):

@@ -18,12 +18,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ....checkpoints.weights import ModelError
 from ....models.eagle import config_like, layer_weights
 from ....models.eagle_layers import FusedLayers, Layer, Sizes, angles_of
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.rms_norm import Norm
 from ....models.row_cache import RowCache
-from ....models.weights import ModelError
 
 EXIT = 2  # the paper's, for a model of 32 layers
 

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models.eagle import config_like
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill, key_shape
 from ....models.llama import inverse_frequencies, rope_of
-from ....models.weights import ModelError
 
 ACTIVATIONS = {"silu": F.silu, "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh")}
 KINDS = ("full_attention", "sliding_attention")

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....drafters.heads.path_scores import Block, CandidateScores, PathScores
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
-from ....models.weights import ModelError
 
 FEATURES = 5  # log-probability, probability, distance to the best, rank, whether it is the best
 SIZES = (

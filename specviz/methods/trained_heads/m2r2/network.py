@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....core import to_device
 from ....models.eagle import config_like
 from ....models.eagle_layers import Sizes, _rotated
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill, key_shape
 from ....models.llama import inverse_frequencies, rope_of
-from ....models.weights import ModelError
 
 KV = tuple[Tensor, Tensor]
 

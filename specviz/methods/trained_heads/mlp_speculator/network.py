@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models.heads import HeadWeights, TargetInfo, config_of, fill
-from ....models.weights import ModelError
 
 EPS = 1e-6
 

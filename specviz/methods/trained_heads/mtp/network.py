@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ....checkpoints.weights import ModelError
 from ....models.eagle import EagleRows, config_like, layer_weights, rollout_mask
 from ....models.eagle_layers import FusedLayers, Layer, Sizes, angles_of
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.rms_norm import Norm
-from ....models.weights import ModelError
 
 ADDED_TO_ONE = ("qwen3_next", "qwen3_5")  # model types whose norms store what is added to one
 

@@ -21,11 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models.eagle import config_like
 from ....models.eagle3 import VERIFIER, Eagle3, Eagle3Layer, Eagle3Net, Eagle3Rows, default_layers, read
 from ....models.eagle_layers import angles_of
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
-from ....models.weights import ModelError
 
 MASKS = ("mask_token_id", "ptd_token_id", "pard_token")  # names of the mask token in config.json
 

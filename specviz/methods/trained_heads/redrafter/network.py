@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....models.heads import HeadWeights, TargetInfo, config_of, fill
 from ....models.hydra import Block
-from ....models.weights import ModelError
 
 LENGTH = 5  # tokens ahead that the authors' training teaches
 

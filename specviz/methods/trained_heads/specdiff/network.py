@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ....checkpoints.weights import ModelError
 from ....models.eagle import config_like, layer_weights
 from ....models.eagle_layers import FusedLayers, Layer, Sizes, angles_of
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.reduced_vocabulary import expand_to_vocab
 from ....models.rms_norm import Norm
 from ....models.row_cache import RowCache
-from ....models.weights import ModelError
 
 TOGETHER = 64  # most new text tokens that are read in the block's own pass
 

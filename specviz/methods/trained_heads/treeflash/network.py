@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ....checkpoints.weights import ModelError
 from ....core import token_tensor
 from ....drafters.heads.path_scores import Block, PathScores
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
-from ....models.weights import ModelError
 from ....trees import top_k
 
 

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from specviz.models.split import joined_folder, split_shards
-from specviz.models.weights import ModelError
+from specviz.checkpoints.split import joined_folder, split_shards
+from specviz.checkpoints.weights import ModelError
 from specviz.training.job import fingerprint
 
 from ..message_codes import refuses

@@ -1,4 +1,4 @@
-"""`python -m specviz.models.convert FOLDER`: write the weights of a published head as safetensors next to
+"""`python -m specviz.checkpoints.pickles FOLDER`: write the weights of a published head as safetensors next to
 the pickled files.
 
 A pickle can call any function. torch reads one with ``weights_only``, which allows tensors and plain
@@ -11,7 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .heads import PICKLES
 from .weights import ModelError
 
 READER = """
@@ -23,6 +22,7 @@ found = found.get("state_dict", found)
 tensors = {str(name): tensor for name, tensor in found.items() if isinstance(tensor, torch.Tensor)}
 save_file({name: tensor.detach().clone().contiguous() for name, tensor in tensors.items()}, sys.argv[2])
 """
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 LONGEST = 600  # seconds
 
 
@@ -53,7 +53,7 @@ def convert(folder: Path) -> list[Path]:
 def main(arguments: list[str]) -> int:
     """Run the command line; return the exit code: 2 for a wrong call, 1 for an error, else 0."""
     if len(arguments) != 1:
-        print("python -m specviz.models.convert FOLDER", file=sys.stderr)
+        print("python -m specviz.checkpoints.pickles FOLDER", file=sys.stderr)
         return 2
     try:
         print(*convert(Path(arguments[0])), sep="\n")

@@ -12,11 +12,11 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from specviz.checkpoints.config_defaults import CONTEXTS, DEFAULTS, context_of
+from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree
-from specviz.models.config_defaults import CONTEXTS, DEFAULTS, context_of
 from specviz.models.llama import Llama, unsupported_reason
 from specviz.models.pretrained import load_causal
-from specviz.models.weights import ModelError
 from specviz.targets.fast import FastModel
 
 FAMILIES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral"}

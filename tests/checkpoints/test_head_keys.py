@@ -11,18 +11,18 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from specviz.checkpoints.weights import ModelError
 from specviz.drafters.heads.own_tables import read_own_tables
 from specviz.drafters.heads.reduced_output import target_for_drafting
 from specviz.methods.trained_heads.mtp import network as mtp
 from specviz.models import eagle, eagle3, masked_block
 from specviz.models.eagle_layers import Sizes, layer_keys
 from specviz.models.heads import HeadWeights
-from specviz.models.weights import ModelError
 
 from ..message_codes import refuses
-from . import test_block as blocks
-from . import test_eagle3 as third
-from . import test_mtp as modules
+from ..models import test_block as blocks
+from ..models import test_eagle3 as third
+from ..models import test_mtp as modules
 
 BODY = third.BODY
 D = third.D
