@@ -29,7 +29,8 @@ SECONDS = ("seconds", "prefill_seconds", "forward_seconds")  # fields of a run t
 
 @dataclass(frozen=True)
 class Run:
-    """One measured run of a method. Times in seconds, ``seconds`` after the prefill; same: whether the
+    """One measured run of a method. Times in seconds, ``seconds`` after the prefill, with the
+    lane's median for interrupted passes (trace/speed.py; entries before 2026-11-28: as the clock measured them); same: whether the
     tokens equal plain decoding's, None when sampling; failed: the error message of a failed run, whose
     other fields are meaningless; loops: whether the answer repeats itself endlessly, None in old files;
     draft_weight_bytes, draft_cache_bytes: memory of the method besides the target."""

@@ -7,7 +7,6 @@ after the prefill, its spread their interquartile range. One short warm-up run p
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from ..methods import catalogue
 from ..run.request import SessionError, read_integer
 from ..run.result import Result, collect
 from ..run.session import Session, find_method
+from ..run.turns import shuffled_turns
 from ..trace.answer_places import lengths_by_place
 from ..trace.metrics import Totals, walltime_speedup
 from .looping import loops
@@ -70,7 +70,7 @@ class Cell:
         self.memory = result.memory
         self.runs += 1
         self.same += result.token_ids == plain.token_ids
-        ratio = walltime_speedup(plain.totals, result.totals)
+        ratio = walltime_speedup(plain.totals.run_time, result.totals.run_time)
         circles = loops(result.token_ids)
         self.looping += circles
         if not circles:
@@ -303,16 +303,17 @@ def measure(
     from tqdm import tqdm
 
     cells: dict[tuple[str, str], Cell] = {}
-    rng, plain = random.Random(sampling.seed), next(iter(runners))
+    plain = next(iter(runners))
     plan = items * repeats
     bar = tqdm(total=len(plan) * len(runners), disable=quiet, unit="run", desc="bench")
     try:
         for run in runners.values():
             run(items[0].prompt, sampling, WARM_TOKENS)
-        for count, item in enumerate(plan):
+        turns = shuffled_turns(runners, len(plan), sampling.seed)
+        for count, (item, names) in enumerate(zip(plan, turns)):
             probs = replace(sampling, seed=sampling.seed + count)
             done: dict[str, Result] = {}
-            for name in rng.sample(list(runners), len(runners)):
+            for name in names:
                 bar.set_postfix_str(f"{name}, {item.task}")
                 done[name] = runners[name](item.prompt, probs, length)
                 bar.update()

@@ -205,7 +205,7 @@ def ledger_entry(name: str, result: Result | str, plain: Result, sampling: Sampl
         of.drafted,
         of.accepted,
         of.tried,
-        of.seconds,
+        of.steady_seconds,
         of.prefill_seconds,
         result.forward_seconds,
         result.token_ids == plain.token_ids if sampling.greedy else None,

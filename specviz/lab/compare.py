@@ -21,11 +21,11 @@ def compare(lanes: list[dict[str, Any]], baseline: str) -> dict[str, Any]:
     high: slowest and fastest run; baseline: key of the lane to which speed-ups relate; they are null where no
     speed is named. All lanes count with the same number of runs. Other fields of a lane are copied to its
     row."""
+    bounds = {key for key, method in catalogue().items() if method.bound}
     measured = [(lane, lane["times"]) for lane in lanes if lane["times"].runs()]
-    most = min((len(times.runs()) for _, times in measured), default=0)
+    most = min((len(times.runs()) for lane, times in measured if lane["key"] not in bounds), default=1)
     measured = [(lane, _first(times, most)) for lane, times in measured]
     plain = next((times for lane, times in measured if lane["key"] == baseline), None)
-    bounds = {key for key, method in catalogue().items() if method.bound}
     ranked = sorted(
         ((_row(lane, times, plain, lane["key"] in bounds), times) for lane, times in measured),
         key=lambda pair: -pair[0]["tokens_per_second"],

@@ -19,7 +19,7 @@ from ..core import State
 from ..loops import speculate
 from ..methods import catalogue
 from ..trace.events import Noted
-from ..trace.metrics import Totals
+from ..trace.metrics import Totals, walltime_speedup
 from ..zoo.text import encode_plain
 from .pass_costs import machine, time_pass
 from .tasks import sample_prompts
@@ -137,14 +137,13 @@ def _report(
     lines: dict[int, LinearFit],
     step: float,
 ) -> dict[str, Any]:
-    spent = [p.totals.seconds / max(1, p.totals.tokens) for p in (plain, found)]
     full = torch.finfo(getattr(torch, loaded.facts["env"]["dtype"])).bits
     return {
         "method": method.key,
         "title": method.title,
         "knobs": LEAN[method.key][0],
         "tokens": found.tokens,
-        "measured": spent[0] / spent[1] if spent[1] else None,
+        "measured": walltime_speedup(plain.totals.run_time, found.totals.run_time),
         "extrapolated": [predicted_speedup(n, method.key, knobs, found, lines, step, full) for n in BEYOND],
     }
 

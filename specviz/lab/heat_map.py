@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 import io
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from ..core.chip_model import tokens_per_round
 from ..methods import catalogue
 from ..run.request import SessionError, read_integer
 from ..run.session import Session
+from ..run.turns import shuffled_turns
 from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
 from .timed_runs import TimedRun, TimedRuns, compared, counts, speed_fields
@@ -94,9 +94,9 @@ def heat_map(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) 
     for length, t in ((None, temperatures[0]), (lengths[0], temperatures[0])):
         yield f"Warming up: {plain.title if length is None else method.title}."
         timed.run(runs[length, t], prompt, WARM)
-    rng, done = random.Random(0), 0
-    for _ in range(TURNS):
-        for key in rng.sample(list(runs), len(runs)):
+    done = 0
+    for turn in shuffled_turns(runs, TURNS):
+        for key in turn:
             if stop():
                 return
             found[key].append(timed.run(runs[key], prompt, longest))

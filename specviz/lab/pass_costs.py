@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..core import DraftTree
+from ..run.turns import shuffled_turns
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -33,13 +34,13 @@ def cost_curve(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
     rows = [k for k in ROWS if past + k < loaded.context]
     text = _tokens(loaded.vocab, past + max(rows))
     took: dict[Any, list[float]] = {k: [] for k in (*rows, "draft")}
-    rng, began = random.Random(0), time.monotonic()
+    began = time.monotonic()
     with closing(kit):
         draft = kit.open("draft") if loaded.draft is not None else None
         with torch.inference_mode():
-            for turn in range(TURNS + 1):
-                choices: list[int | str] = [*rows, *(["draft"] if draft else [])]
-                for k in rng.sample(choices, len(choices)):
+            choices: list[int | str] = [*rows, *(["draft"] if draft else [])]
+            for turn, order in enumerate(shuffled_turns(choices, TURNS + 1)):
+                for k in order:
                     model, count = (draft, 1) if isinstance(k, str) else (target, k)
                     seconds = time_pass(model, text[:past], text[past : past + count - 1])
                     if turn:  # the first turn warms up

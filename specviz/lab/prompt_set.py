@@ -7,7 +7,6 @@ distribution-free: order statistics by the binomial distribution.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from ..core import Method
 from ..methods import catalogue
 from ..run.request import SessionError, read_integer
 from ..run.session import Session, find_method
+from ..run.turns import shuffled_turns
 from ..trace.speed import median_interval
 from .pass_costs import machine
 from .payload import prompt_of, sampling_of
@@ -47,11 +47,11 @@ def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
     for method, session in sessions:
         yield f"Warming up: {method.title}."
         timed.run(session, prompts[0], WARM)
-    rng, runs = random.Random(0), []
+    runs: list[dict[str, Any]] = []
     every: list[TimedRun] = []
-    for number, prompt in enumerate(prompts):
+    for number, (prompt, turn) in enumerate(zip(prompts, shuffled_turns(sessions, len(prompts)))):
         found: dict[str, TimedRun] = {}
-        for method, session in rng.sample(sessions, len(sessions)):
+        for method, session in turn:
             if stop():
                 return
             found[method.key] = timed.run(session, prompt, length)

@@ -3,7 +3,6 @@ shuffled, so that noise of the machine affects all of them."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from ..core import Method
 from ..methods import catalogue
 from ..run.request import SessionError, read_integer
 from ..run.session import Session
+from ..run.turns import shuffled_turns
 from ..trace.metrics import Totals
 from .payload import method_of, prompt_of, sampling_of
 from .timed_runs import TimedRun, TimedRuns, compared, counts, speed_fields
@@ -43,12 +43,12 @@ def sweep(
     plain = Session(loaded, next(iter(catalogue().values())), None, probs)
     runs: dict[Any, Session] = {None: plain} | {v: Session(loaded, method, {knob: v}, probs) for v in values}
     found: dict[Any, list[TimedRun]] = {v: [] for v in runs}
-    rng, timed = random.Random(0), TimedRuns(loaded)
+    timed = TimedRuns(loaded)
     for v, session in runs.items():
         yield f"Warming up: {'plain decoding' if v is None else f'{knob} {v}'}."
         timed.run(session, prompt, WARM)
-    for turn in range(1, TURNS + 1):
-        for v in rng.sample(list(runs), len(runs)):
+    for turn, order in enumerate(shuffled_turns(runs, TURNS), 1):
+        for v in order:
             if stop():
                 return
             found[v].append(timed.run(runs[v], prompt, length))

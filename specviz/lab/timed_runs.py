@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..run.machine import Machine
 from ..run.result import collect
 from ..trace.metrics import Totals
-from ..trace.speed import LaneTimes, RunTime, Speed, speedup
+from ..trace.speed import LaneTimes, Speed, speedup
 
 if TYPE_CHECKING:
     from ..run.session import Session
@@ -43,10 +43,11 @@ def lane_times(runs: Sequence[TimedRun]) -> LaneTimes:
     """Return the runs of one setting as a lane: the first one, and its repeats."""
     if not runs:
         return LaneTimes(())
-    (first, *others) = (run.totals for run in runs)
+    first, *others = (run.totals for run in runs)
+    times = (run.run_time for run in others)
     return LaneTimes(
         tuple(first.timed_rounds),
-        tuple(RunTime(t.tokens, t.steady_seconds) for t in others if t.tokens and t.steady_seconds > 0),
+        tuple(one for one in times if one.tokens and one.seconds > 0),
         first.metrics()["block_efficiency"],
     )
 

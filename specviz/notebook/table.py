@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..lab.compare import compare as judge
+from ..lab.compare import lanes_of
 from ..trace.files import Trace
-from ..trace.speed import lane_times, speedup
 from .lanes import method_keys, run_lanes
 
 COLUMNS = (
@@ -54,15 +55,19 @@ def compare(
 
 
 def lane_rows(trace: Trace, prompt: str = "") -> list[dict[str, Any]]:
-    """Return a row for each lane of a trace; the last lane is the baseline."""
+    """Return a row for each lane of a trace; the last lane is the baseline. Speeds are those of ``/compare``
+    and of the page (lab/compare.py)."""
     plain = trace.lanes[-1]
-    times = {lane: lane_times(trace.records, lane) for lane in trace.lanes}
+    lanes = lanes_of(trace.records)
+    replaced = {one["lane"]: one["times"].replaced for one in lanes}
+    judged = judge(lanes, trace.header(plain)["method"]["key"])["rows"]
+    found = {row["lane"]: row for row in judged}
     text = trace.text(plain)
     rows = []
     for lane in trace.lanes:
         method = trace.header(lane)["method"]
         totals = trace.totals(lane)
-        found = speedup(times[plain], times[lane])
+        speeds = found.get(lane, {})
         rows.append(
             {
                 "prompt": prompt,
@@ -73,11 +78,11 @@ def lane_rows(trace: Trace, prompt: str = "") -> list[dict[str, Any]]:
                 "rounds": totals.get("rounds"),
                 "tokens_per_pass": _ratio(totals.get("tokens"), totals.get("rounds")),
                 "acceptance_rate": _ratio(totals.get("accepted"), totals.get("tried")),
-                "tokens_per_second": times[lane].tokens_per_second(),
-                "speed_up": found.value if found.named else None,
-                "speed_up_low": found.low if found.named else None,
-                "speed_up_high": found.high if found.named else None,
-                "replaced": times[lane].replaced,
+                "tokens_per_second": speeds.get("tokens_per_second"),
+                "speed_up": speeds.get("walltime_speedup"),
+                "speed_up_low": speeds.get("speedup_low"),
+                "speed_up_high": speeds.get("speedup_high"),
+                "replaced": replaced.get(lane),
                 "same_text": trace.text(lane) == text,
             }
         )

@@ -3,7 +3,6 @@ repeated for timing. Each run is a "lane"."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Generator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -16,6 +15,7 @@ from .machine import Machine
 from .request import SessionError, read_integer
 from .session import Session
 from .single_run import Run
+from .turns import shuffled_turns
 
 MOST_REPEATS = 20  # repeats of a race
 WARM_TOKENS = 12  # tokens of the warm-up
@@ -89,8 +89,7 @@ def _measured(
             ends[lane], took[lane] = event, []
         else:
             yield lane, event
-    rng = random.Random(len(runs))
-    for lane in (lane for _ in range(times - 1) for lane in rng.sample(list(ends), len(ends))):
+    for lane in (lane for turn in shuffled_turns(ends, times - 1, len(runs)) for lane in turn):
         if runs[lane].interrupted():
             break
         yield lane, None
@@ -112,10 +111,7 @@ def _figures(run: Run, machine: Machine | None) -> dict[str, Any] | None:
         finished |= isinstance(event, Finished)
         if machine is not None:
             machine.observe(run.run_id, event)
-    totals = run.totals
-    if not finished:
-        return None
-    return {"tokens": totals.tokens, "seconds": totals.steady_seconds, "replaced": totals.steady.replaced}
+    return {**run.totals.run_time._asdict(), "replaced": run.totals.steady.replaced} if finished else None
 
 
 def _take_turns(runs: list[Run]) -> Generator[tuple[int, Event]]:

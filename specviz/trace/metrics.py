@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from .answer_places import Places, add_round, added, place_figures
 from .events import Committed, Decided, Drafted, Event, Prefilled, Verified
-from .speed import Steady, TimedRound, steady
+from .speed import RunTime, Steady, TimedRound, steady
 
 PHASES = ("plan", "draft", "verify", "judge", "commit", "observe")
 
@@ -151,6 +151,11 @@ class Totals:
     def steady_seconds(self) -> float:
         """Engine seconds after the prefill, with interrupted passes replaced: what speeds are computed from."""
         return sum(self.steady.seconds) if self.timed_rounds else self.seconds
+
+    @property
+    def run_time(self) -> RunTime:
+        """Tokens and seconds of a run, as all comparisons of speed take them."""
+        return RunTime(self.tokens, self.steady_seconds)
 
     def record(self) -> dict[str, Any]:
         """Return the totals as the trace's last record holds them."""

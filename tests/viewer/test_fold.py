@@ -9,6 +9,7 @@ from specviz.trace.events import Committed, Decided, Drafted, Verified
 from specviz.trace.metrics import Totals, walltime_speedup
 from specviz.trace.page import VIEWER, scripts
 
+from ..trace.race_records import CASES, race_records
 from . import sample
 from .javascript import NODE, in_node, in_page
 from .lenses import lensed
@@ -105,6 +106,7 @@ def fixture() -> dict:
     return {
         "lensed": lensed(sample.race(("plain", "tree"), tokens=60), 1, every=2),
         "speed": json.loads((HERE.parent / "vectors/speed.json").read_text(encoding="utf-8")),
+        "races": [case | {"records": race_records(case)} for case in CASES],
         "race": race, "woven": sample.interleaved(race), "frames": sample.frames(race), "metrics": expected(race),
         "unicode": {"records": unicode, "text": sample.UNICODE}, "hostile": {"records": hostile, "text": sample.HOSTILE},
     }  # fmt: skip
