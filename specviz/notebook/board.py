@@ -1,19 +1,17 @@
 """``watch``: the live board in a notebook. The viewer of the page runs in a sandboxed frame (HTML in
-``srcdoc``), so no server is needed and a saved notebook still plays the run."""
+``srcdoc``), so no server is needed and a saved notebook still plays the run (live_output.py: while it runs)."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from ..trace.files import Trace
 from ..trace.page import show
 from .lanes import Records, method_keys, run_lanes
+from .live_output import LiveOutput
 
 HEIGHT = 1000  # pixels of the frame
-EVERY = 1.5  # seconds between two pictures of a run in progress
-RATE = 250_000  # bytes a second of them at most: Jupyter drops output above 1 MB/s
 
 
 class Board:
@@ -62,40 +60,16 @@ def watch(
     options: target, draft, device, max_new_tokens, temperature, top_k, top_p, seed, knobs {method: {knob:
     value}}, repeats, request {field: value} (docs/requests.md). Raises SessionError or ZooError."""
     records: Records = []
-    screen = _Screen(height) if live and _cell() is not None else None
+    screen = LiveOutput(height) if live and _cell() is not None else None
     for new in run_lanes(prompt, method_keys(methods, plain), **options):
         records += new
         if screen:
-            screen.update(records)
+            screen.add(new)
     board = Board(records, height)
     if screen:
-        screen.finish(board)
-    return board
-
-
-class _Screen:
-    """One output area of a cell, replaced while a run grows."""
-
-    def __init__(self, height: int):
-        from IPython.display import display
-
-        self._height, self._due = height, time.monotonic() + EVERY
-        self._handle = display({"text/html": "<p>Loading the models.</p>"}, raw=True, display_id=True)
-
-    def update(self, records: Records) -> None:
-        if time.monotonic() < self._due or not any(record["type"] == "commit" for record in records):
-            return
-        shown = show(records, self._height, autoplay=False)._repr_html_()
-        self._show({"text/html": shown, "text/plain": ""})
-        self._due = time.monotonic() + max(EVERY, len(shown) / RATE)
-
-    def finish(self, board: Board) -> None:
-        self._show(board.bundle())
+        screen.finish(board.bundle())
         board._shown_in = _cell()
-
-    def _show(self, bundle: dict[str, str]) -> None:
-        if self._handle is not None:
-            self._handle.update(bundle, raw=True)
+    return board
 
 
 def _cell() -> int | None:

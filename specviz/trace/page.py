@@ -20,6 +20,7 @@ from .. import ASSETS, VERSION
 from .files import Trace
 from .schema import TraceError
 from .scripts import scripts_below
+from .speed import lane_times
 
 VIEWER = ASSETS / "viewer"
 HTML_TEMPLATE = '<div class="sv"></div>'
@@ -33,6 +34,24 @@ _START = """(() => {
 })();
 """
 
+
+# A board that a run in progress fills: it asks the page around it for live frames (docs/TRACE.md) from the number
+# that it has read up to, at the start and whenever there are more.
+_LIVE = """(() => {
+  const root = document.querySelector(".sv");
+  root.svApi = SpecVizBoard.mount(root, { options: { autoplay: false } });
+  let next = 0;
+  const ask = () => parent.postMessage({ specviz: next }, "*");
+  addEventListener("message", ({ source, data }) => {
+    if (source !== parent) return;
+    if (data === "specviz.more") ask();
+    if (data?.from !== next || !Array.isArray(data.lines)) return;
+    next += data.lines.length;
+    root.svApi.push(data.lines.join("\\n"));
+  });
+  ask();
+})();
+"""
 
 # Unpacks a frame's page. Script and style that are added here run only if the policy names their digests.
 _UNPACK = """(async () => {
@@ -79,7 +98,7 @@ def gradio_parts(**options: Any) -> dict[str, str]:
     """
     js, css = viewer_assets()
     glue = (VIEWER / "gradio.js").read_text(encoding="utf-8")
-    load = f"{js}\n{glue}\nSpecVizBoard.attach(element, watch, props, {_json(options)});"
+    load = f"{js}\n{glue}\nSpecVizBoard.attach(element, watch, props, {inert_json(options)});"
     return {"html_template": HTML_TEMPLATE, "js_on_load": load, "css": css}
 
 
@@ -101,7 +120,7 @@ def to_html(trace: Any, *, title: str = "Speculative decoding, round by round", 
     """Return one HTML page with the viewer and the trace. It opens from file:// without network requests.
     autoplay: play the run, else show its last round."""
     js, css = viewer_assets()
-    script, style = js + "\n" + _START.replace("AUTOPLAY", _json(autoplay)), _PAGE_CSS + css
+    script, style = js + "\n" + _START.replace("AUTOPLAY", inert_json(autoplay)), _PAGE_CSS + css
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
     )
@@ -113,18 +132,21 @@ def to_html(trace: Any, *, title: str = "Speculative decoding, round by round", 
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         f'<main><h1>{html.escape(title)}</h1><div class="sv alone"></div></main>\n'
-        f'<script type="application/json" id="trace">{_json(records_of(trace))}</script>\n'
+        f'<script type="application/json" id="trace">{inert_json(records_of(trace))}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
 
 
-def to_frame(trace: Any, *, autoplay: bool = True) -> str:
+def to_frame(trace: Any = None, *, autoplay: bool = True) -> str:
     """Return the page of ``to_html`` for a frame in a notebook, a quarter of its size: viewer and trace are
-    packed with gzip. The content security policy still names the viewer's script and style by digest."""
+    packed with gzip. The content security policy still names the viewer's script and style by digest. trace
+    None: an empty board, which shows the live frames that the page around it sends by ``postMessage``."""
     js, css = viewer_assets()
-    script, style = js + "\n" + _START.replace("AUTOPLAY", _json(autoplay)), _PAGE_CSS + css
-    parts = {"script": script, "style": style, "trace": _json(records_of(trace))}
-    packed = base64.b64encode(gzip.compress(_json(parts).encode("utf-8"), mtime=0)).decode()
+    start = _LIVE if trace is None else _START.replace("AUTOPLAY", inert_json(autoplay))
+    script, style = js + "\n" + start, _PAGE_CSS + css
+    records = [] if trace is None else records_of(trace)
+    parts = {"script": script, "style": style, "trace": inert_json(records)}
+    packed = base64.b64encode(gzip.compress(inert_json(parts).encode("utf-8"), mtime=0)).decode()
     policy = (
         f"default-src 'none'; script-src '{_digest(_UNPACK)}' '{_digest(script)}'; style-src '{_digest(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -144,14 +166,15 @@ def lanes_table(trace: Any) -> list[dict[str, Any]]:
     whole, rows = Trace(records_of(trace)), []
     for lane in sorted({record["lane"] for record in whole.records if record.get("type") == "header"}):
         totals = whole.totals(lane)
-        tokens, passes, seconds = (totals.get(name, 0) for name in ("tokens", "rounds", "seconds"))
+        tokens, passes = totals.get("tokens", 0), totals.get("rounds", 0)
+        speed = lane_times(whole.records, lane).tokens_per_second()
         rows.append(
             {
                 "method": str(whole.header(lane).get("method", {}).get("title", "")),
                 "tokens": tokens,
                 "passes": passes,
                 "tokens per pass": round(tokens / passes, 2) if passes else None,
-                "tokens/s": round(tokens / seconds, 1) if seconds else None,
+                "tokens/s": None if speed is None else round(speed, 1),
                 "text": whole.text(lane),
             }
         )
@@ -180,11 +203,19 @@ class Display:
             "<tr>" + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in row.values()) + "</tr>"
             for row in self._rows
         )
+        table = f"<table><tr>{heads}</tr>{rows}</table>"
         return (
-            f'<iframe sandbox="allow-scripts" title="specviz trace" loading="lazy" style="width:100%;height:{self.height}px;border:0" '
-            f'srcdoc="{html.escape(self.page, quote=True)}"></iframe>'
-            f"<details><summary>The run as a table</summary><table><tr>{heads}</tr>{rows}</table></details>"
+            frame_element(self.page, self.height, 'loading="lazy"')
+            + f"<details><summary>The run as a table</summary>{table}</details>"
         )
+
+
+def frame_element(page: str, height: int, attributes: str = "") -> str:
+    """Return a sandboxed frame of an origin of its own that shows a page."""
+    return (
+        f'<iframe sandbox="allow-scripts" title="specviz trace" style="width:100%;height:{height}px;border:0" '
+        f'{attributes} srcdoc="{html.escape(page, quote=True)}"></iframe>'
+    )
 
 
 def _cell(value: Any) -> str:
@@ -205,7 +236,7 @@ _PAGE_CSS = (
 )
 
 
-def _json(value: Any) -> str:
+def inert_json(value: Any) -> str:
     """Return JSON that is inert inside a script element: no tag can open or close, no line separator ends a
     string."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

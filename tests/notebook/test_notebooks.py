@@ -10,17 +10,19 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from specviz import ROOT, compare, watch
-from specviz.notebook.board import _Screen
+from specviz.notebook.live_output import LiveOutput
 from specviz.notebook.table import lane_rows
 from specviz.trace.files import Trace
 from specviz.trace.page import to_html
 
 from ..message_codes import refuses
+from .outputs import Outputs
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
@@ -70,27 +72,27 @@ def test_the_board_is_a_sandboxed_frame_with_the_viewer_inside(board):
     )
 
 
-def test_a_growing_board_sends_less_than_jupyter_drops(board, monkeypatch):
-    """Five lanes of 200 tokens, an event every 5 ms: what an hour of updates sends a second, at most."""
-    sent, clock = [], [0.0]
-
-    class Handle:
-        def update(self, bundle, raw):
-            assert raw and set(bundle) == {"text/html", "text/plain"}
-            sent.append((clock[0], sum(map(len, bundle.values()))))
-
-    monkeypatch.setattr("IPython.display.display", lambda *_, **__: Handle())
-    monkeypatch.setattr("specviz.notebook.board.time.monotonic", lambda: clock[0])
-    screen = _Screen(500)
-    records = [dict(record, lane=lane) for lane in range(5) for record in board.trace.of("header", 0)]
-    rounds = [record for record in board.trace.records if record["lane"] == 0][1:-1]
-    for turn in range(600):
-        clock[0] += 0.05
-        records += [dict(record, lane=turn % 5) for record in rounds]
-        screen.update(records)
-    assert len(sent) > 3 and sent[-1][1] > sent[0][1]
-    for (began, size), (then, _) in zip(sent, sent[1:]):
-        assert size / (then - began) <= 250_000
+def test_a_run_sends_the_viewer_once_and_its_records_once(board, monkeypatch):
+    """Five lanes of 200 tokens, an event every 5 ms."""
+    outputs = Outputs(monkeypatch)
+    live = LiveOutput(500)
+    rounds = [record for record in board.trace.records if record["lane"] == 0 and record.get("round") == 0]
+    live.add([dict(record, lane=lane) for lane in range(5) for record in board.trace.of("header", 0)])
+    for turn in range(2000):
+        outputs.now += 0.005
+        live.add([dict(record, lane=turn % 5, turn=turn) for record in rounds])
+    frames = [page for number, _, page in outputs.sent if number == 0]
+    updates = [(now, page) for number, now, page in outputs.sent if number == 1 and page]
+    assert len(frames) == 1 and "srcdoc=" in frames[0] and len(frames[0]) < 400_000
+    assert len(updates) > 10 and not any("srcdoc=" in page for _, page in updates)
+    assert all(len(page) < 300_000 for _, page in updates)
+    for (now, page), (then, _) in zip(updates, updates[1:]):
+        assert len(page.encode()) / (then - now) <= 250_000
+    numbers = [int(turn) for _, page in updates for turn in re.findall(r'turn\\":(\d+)', page)]
+    times = Counter(numbers)
+    assert {times[turn] for turn in range(max(times))} == {len(rounds)}  # each record once
+    live.finish(board.bundle())
+    assert outputs.sent[-2][2] == board.bundle()["text/html"] and outputs.sent[-1][2] == ""
 
 
 def test_a_frame_has_a_row_for_each_round_and_adds_up_to_the_totals(board):
