@@ -129,6 +129,9 @@ class Run:
         if self.session.predicted:
             kit.predicted = tuple(kit.encode(self.session.predicted))
         self.parts = parts = self.session.method.build(kit, **self.session.knobs)
+        if self.reused and parts.drafter.hidden_states:
+            kit.target.close()  # a kept cache has no hidden states, and the drafter reads those of the prompt
+            self.reused = 0
         self._limit_to(kit.context)
         self.state = state = self.session.state(
             list(self.ids), self.session.sampling, self.limit, self.top_k_saved
