@@ -33,6 +33,7 @@ REQUEST_FIELDS = (
     "tool_choice",
     "enable_thinking",
     "guidance_scale",
+    "hide_image",
     "generation_config",
 )
 ALIASES = {"repeat_penalty": "repetition_penalty", "max_completion_tokens": "max_tokens"}

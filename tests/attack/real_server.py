@@ -14,12 +14,14 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(os.environ.get("SPECVIZ_ATTACK_ROOT") or Path(__file__).parents[2])
 TARGET = os.environ.get("SPECVIZ_ATTACK_TARGET", "Llama-specviz-16M")
 ATTACKER = "127.0.0.7"
 HONEST = "127.0.0.2"
+PATIENCE = 40.0  # seconds in which an honest client wants its answer
 
 
 def free_port() -> int:
@@ -106,6 +108,15 @@ class RealServer:
         parts = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
 
+    def children(self) -> list[str]:
+        """Return the command lines of the server's child processes."""
+        found = []
+        for status in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                if status.read_text().rpartition(")")[2].split()[1] == str(self.process.pid):
+                    found.append(status.with_name("cmdline").read_text().replace("\0", " "))
+        return found
+
     def descriptors(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
@@ -128,8 +139,8 @@ class HonestClient:
     """Asks for a short answer and a file of the page again and again, from an address of its own, in a thread.
     waits: seconds of each request; failed: statuses and errors other than an answer."""
 
-    def __init__(self, server: RealServer):
-        self.server = server
+    def __init__(self, server: RealServer, address: str = HONEST, pause: float = 0.2):
+        self.server, self._address, self._pause = server, address, pause
         self.waits: list[float] = []
         self.failed: list[str] = []
         self._over = threading.Event()
@@ -139,14 +150,14 @@ class HonestClient:
         while not self._over.is_set():
             began = time.monotonic()
             try:
-                status, _, _ = self.server.chat(HONEST, f"hi {len(self.waits)}")
+                status, _, _ = self.server.chat(self._address, f"hi {len(self.waits)}", PATIENCE)
                 if status != 200:
                     self.failed.append(str(status))
-                self.server.request("GET", "/theme.css", address=HONEST)
+                self.server.request("GET", "/theme.css", None, self._address, PATIENCE)
             except OSError as error:
                 self.failed.append(type(error).__name__)
             self.waits.append(time.monotonic() - began)
-            self._over.wait(0.2)
+            self._over.wait(self._pause)
 
     def __enter__(self) -> HonestClient:
         self._thread.start()
@@ -154,7 +165,7 @@ class HonestClient:
 
     def __exit__(self, *_) -> None:
         self._over.set()
-        self._thread.join(150)
+        self._thread.join(2 * PATIENCE)
 
     @property
     def longest(self) -> float:

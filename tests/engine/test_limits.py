@@ -35,7 +35,7 @@ def ask(**given):
         ("temperature", [-1, 2.1], "field.range"),
         ("temperature", [math.inf, math.nan, None, "hot", []], "field.number"),
         ("top_p", [0, -1, 2], "field.range"),
-        ("seed", [-1, 2**31], "field.range"),
+        ("seed", [-1, 2**53], "field.range"),
         ("seed", [None, "x", 1.5], "field.number"),
         ("prompts", [0, 9, -1], "field.range"),
         ("prompts", ["many", None, 1.5, True], "field.number"),

@@ -7,7 +7,7 @@
     t: ["temperature", 0, 2],
     top: ["top_p", 0.01, 1],
     n: ["length", 1, 512],
-    s: ["seed", 0, 2 ** 31 - 1],
+    s: ["seed", 0, Number.MAX_SAFE_INTEGER],
     x: ["repeats", 1, 5],
     c: ["prompts", 1, 8],
   };
