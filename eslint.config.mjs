@@ -19,6 +19,11 @@ export default [
     },
   },
   {
+    // The static site: its content comes as a script, and the element's page is put in when the site is written.
+    files: ["specviz/site/static/**/*.js"],
+    languageOptions: { globals: { SpecVizSite: "writable", PAGE_OF_A_TRACE: "readonly" } },
+  },
+  {
     // Joined into one function at run time (specviz/ui/board.py): names of one file are used in another.
     files: ["specviz/ui/static/**/*.js"],
     rules: { "no-undef": "off", "no-unused-vars": "off" },

@@ -27,7 +27,7 @@ HTML_TEMPLATE = '<div class="sv"></div>'
 
 _START = """(() => {
   const data = document.getElementById("trace");
-  const root = document.querySelector(".sv"), here = () => root.svApi.follow(location.hash);
+  const root = document.querySelector(".sv"), here = () => root.svApi.follow(location.hash || root.dataset.place || "");
   root.svApi = SpecVizBoard.mount(root, { trace: JSON.parse(data.textContent), options: { autoplay: AUTOPLAY } });
   here();
   addEventListener("hashchange", here);
@@ -116,9 +116,16 @@ def records_of(trace: Any) -> list[dict[str, Any]]:
     return records
 
 
-def to_html(trace: Any, *, title: str = "Speculative decoding, round by round", autoplay: bool = True) -> str:
+def to_html(
+    trace: Any,
+    *,
+    title: str = "Speculative decoding, round by round",
+    autoplay: bool = True,
+    place: str = "",
+) -> str:
     """Return one HTML page with the viewer and the trace. It opens from file:// without network requests.
-    autoplay: play the run, else show its last round."""
+    autoplay: play the run, else show its last round; place: where it opens if its address names no place,
+    for example "#layout=watch&round=3"."""
     js, css = viewer_assets()
     script, style = js + "\n" + _START.replace("AUTOPLAY", inert_json(autoplay)), _PAGE_CSS + css
     policy = (
@@ -131,7 +138,7 @@ def to_html(trace: Any, *, title: str = "Speculative decoding, round by round", 
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<main><h1>{html.escape(title)}</h1><div class="sv alone"></div></main>\n'
+        f'<main><h1>{html.escape(title)}</h1><div class="sv alone" data-place="{html.escape(place)}"></div></main>\n'
         f'<script type="application/json" id="trace">{inert_json(records_of(trace))}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
@@ -155,7 +162,7 @@ def to_frame(trace: Any = None, *, autoplay: bool = True) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="color-scheme" content="light dark">\n<title>specviz</title>\n</head>\n<body>\n'
-        '<main><div class="sv alone"></div></main>\n'
+        '<main><div class="sv alone" data-place="{html.escape(place)}"></div></main>\n'
         f'<script type="text/plain" id="packed">{packed}</script>\n<script>{_UNPACK}</script>\n</body>\n</html>\n'
     )
 

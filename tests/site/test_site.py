@@ -209,7 +209,7 @@ def test_the_element_shows_a_trace_on_a_bare_page(folder):
     shutil.copy(ASSETS / "traces" / "sampled.jsonl.gz", folder.parents[2] / "run.jsonl.gz")
     (folder.parents[2] / "bare.html").write_text(
         '<!doctype html><title>Mine</title><script src="some/sub/path/specviz-trace.js"></script>'
-        '<specviz-trace src="run.jsonl.gz" height="700" title="A run"></specviz-trace>'
+        '<specviz-trace src="run.jsonl.gz" height="700" round="3" title="A run"></specviz-trace>'
         '<specviz-trace id="wrong"><script type="application/jsonl">no trace</script></specviz-trace>'
     )
 
@@ -221,7 +221,22 @@ def test_the_element_shows_a_trace_on_a_bare_page(folder):
                 frame.get_attribute("sandbox") == "allow-scripts" and frame.get_attribute("title") == "A run"
             )
             assert round(frame.bounding_box()["height"]) == 700
-            frame.content_frame().wait_for_selector(".sv .lane", state="attached")
+            inside = frame.content_frame()
+            inside.wait_for_selector(".sv .lane", state="attached")
+            inside.wait_for_function("document.querySelector('.sv').svApi.where().round === 3")
+            page.evaluate("document.querySelector('specviz-trace').setAttribute('round', '5')")
+            page.wait_for_function(
+                "document.querySelector('specviz-trace iframe').srcdoc.includes('round=5')"
+            )
+            inside = page.query_selector("specviz-trace iframe").content_frame()
+            inside.wait_for_function("document.querySelector('.sv').svApi.where().round === 5")
+            page.evaluate("document.querySelector('specviz-trace').setAttribute('round', '\"><b>')")
+            page.wait_for_function(
+                "!document.querySelector('specviz-trace iframe').srcdoc.includes('round=5')"
+            )
+            assert "<b>" not in page.evaluate(
+                "document.querySelector('specviz-trace iframe').srcdoc.split('id=\"trace\"')[0]"
+            )
             assert not errors, errors
 
     with served(folder.parents[2]) as base:

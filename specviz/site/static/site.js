@@ -62,7 +62,8 @@
     }
   }
   function mark() {
-    for (const button of $("recordings").children) button.setAttribute("aria-pressed", String(button.dataset.name === run));
+    for (const button of $("recordings").children)
+      button.setAttribute("aria-pressed", String(button.dataset.name === run));
   }
 
   const answers = {
@@ -119,8 +120,14 @@
   }
 
   /* Only what needs no engine. */
-  P.kinds.lab = { label: "Experiments", items: P.kinds.lab.items.filter((one) => ["whatif", "predict"].includes(one.key)) };
-  P.kinds.learn = { label: "Chapters", items: P.kinds.learn.items.filter((one) => !["server", "present"].includes(one.key)) };
+  P.kinds.lab = {
+    label: "Experiments",
+    items: P.kinds.lab.items.filter((one) => ["whatif", "predict"].includes(one.key)),
+  };
+  P.kinds.learn = {
+    label: "Chapters",
+    items: P.kinds.learn.items.filter((one) => !["server", "present"].includes(one.key)),
+  };
   P.kinds.traces = { label: "Traces", items: P.kinds.traces.items.filter((one) => one.key !== "take") };
 
   const names = Object.keys(TABS);

@@ -1,4 +1,4 @@
-/* <specviz-trace src="run.jsonl.gz" height="640" title="...">: a recorded run on any page, in a sandboxed frame of its own.
+/* <specviz-trace src="run.jsonl.gz" height="640" round="3" title="...">: a recorded run on any page, in a sandboxed frame of its own.
 
    src: a trace as JSON Lines, possibly gzipped, at most 20 MB. Where a page may not fetch (opened from a file), the lines stand
    inside: <specviz-trace><script type="application/jsonl">...</script></specviz-trace>. The frame may run the viewer and
@@ -8,7 +8,8 @@
   "use strict";
   const PAGE = PAGE_OF_A_TRACE;
   const BYTES = 20 * 2 ** 20,
-    HEIGHT = 640;
+    HEIGHT = 640,
+    MARK = '<div class="sv alone" data-place="'; /* where the page says where it opens */
 
   async function textOf(stream) {
     const reader = stream.getReader(),
@@ -29,7 +30,8 @@
     if (!response.ok) throw new Error("The trace cannot be read (" + response.status + ").");
     let data = await textOf(response.body);
     const head = new Uint8Array(await data.slice(0, 2).arrayBuffer());
-    if (head[0] === 0x1f && head[1] === 0x8b) data = await textOf(data.stream().pipeThrough(new DecompressionStream("gzip")));
+    if (head[0] === 0x1f && head[1] === 0x8b)
+      data = await textOf(data.stream().pipeThrough(new DecompressionStream("gzip")));
     return data.text();
   }
   function recordsOf(text) {
@@ -42,21 +44,24 @@
   /* JSON inside a script element that no browser runs: no tag can open or close, no separator ends a line. */
   const inert = (value) =>
     JSON.stringify(value).replace(/[<>&\u2028\u2029]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
-  function pageOf(records) {
-    const from = PAGE.indexOf(">", PAGE.indexOf('id="trace"')) + 1,
+  function pageOf(records, place) {
+    const at = PAGE.indexOf(MARK) + MARK.length,
+      from = PAGE.indexOf(">", PAGE.indexOf('id="trace"', at)) + 1,
       to = PAGE.indexOf("<" + "/script>", from);
-    return PAGE.slice(0, from) + inert(records) + PAGE.slice(to);
+    return PAGE.slice(0, at) + place + PAGE.slice(at, from) + inert(records) + PAGE.slice(to);
   }
+  /* The place of a round in the viewer's own words; a round is a whole number, so that it becomes no markup. */
+  const placeOf = (round) => (/^[0-9]{1,6}$/.test(round || "") ? "#layout=watch&amp;lane=0&amp;round=" + round : "");
 
   class SpecVizTrace extends HTMLElement {
-    static observedAttributes = ["src", "height", "title"];
+    static observedAttributes = ["src", "height", "round", "title"];
     connectedCallback() {
       this.style.display = "block";
       this.draw();
     }
     attributeChangedCallback(name) {
       if (!this.isConnected) return;
-      if (name === "src") this.draw();
+      if (name === "src" || name === "round") this.draw();
       else if (this.frame) this.measure();
     }
     measure() {
@@ -75,7 +80,7 @@
         this.frame.setAttribute("sandbox", "allow-scripts");
         this.frame.loading = "lazy";
         this.measure();
-        this.frame.srcdoc = pageOf(records);
+        this.frame.srcdoc = pageOf(records, placeOf(this.getAttribute("round")));
         this.replaceChildren(...(inside ? [inside] : []), this.frame);
         this.dispatchEvent(new CustomEvent("specviz:open"));
       } catch (error) {
