@@ -147,7 +147,9 @@
         b(f3(j.u)),
         yes ? " < a, so the target keeps it" : " \u2265 a, so the target drops it",
       );
-    } else eq.append(...greedy(v, n, j, b));
+    } else if (j.rule === "" && !finite(j.a))
+      eq.append(`How it was tested is not recorded: p = ${f3(j.p)}${finite(j.q) ? ", q = " + f3(j.q) : ""}.`);
+    else eq.append(...greedy(v, n, j, b));
     card.append(eq);
     const src = source(v, n);
     if (src) card.append(el("p", { class: "note", css: { "min-height": "16px" } }, src));

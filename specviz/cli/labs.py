@@ -26,6 +26,7 @@ def add(command) -> None:
         help="whose numbers and mistakes (start: student; check: the one that the file names)",
     )
     sub.add_argument("--into", metavar="FOLDER", help="start: where to write (a folder of the lab's name)")
+    sub.add_argument("--html", metavar="FILE", help="check: write the first wrong decision as a page")
     sub.add_argument("--lab", metavar="NAME", help="check: the lab, if the file does not name it")
 
 
@@ -51,7 +52,20 @@ def labs(args: argparse.Namespace) -> int:
         paths = starter_files.start(exercise, student, Path(args.into or exercise.key))
         print(json.dumps([str(path) for path in paths]) if args.json else "\n".join(map(str, paths)))
         return 0
-    report = catalogue.check(Path(args.name), args.lab, args.student)
+    report = catalogue.check(Path(args.name), args.lab, args.student, find_wrong=bool(args.html))
+    if args.html and report.wrong:
+        from ..coursework.messages import TEXTS as SENTENCES
+        from ..trace.file_writer import write_file
+        from ..trace.page import to_html
+
+        page = to_html(
+            report.wrong.records,
+            title=SENTENCES["wrong.page"],
+            autoplay=False,
+            place=report.wrong.place,
+            about=report.wrong.sentence,
+        )
+        write_file(Path(args.html), page)
     if args.json:
         print(json.dumps(report.record(), ensure_ascii=False, indent=2))
     else:
@@ -61,5 +75,10 @@ def labs(args: argparse.Namespace) -> int:
                     mark="ok  " if check.ok else "FAIL", name=check.name, sentence=check.sentence
                 )
             )
+        if args.html and not report.passed:
+            shown = report.wrong and TEXTS["labs.wrong"].format(
+                sentence=report.wrong.sentence, path=args.html
+            )
+            print(shown or TEXTS["labs.nothing"])
         print(TEXTS["labs.passed" if report.passed else "labs.failed"].format(name=report.exercise))
     return 0 if report.passed else 1

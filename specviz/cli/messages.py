@@ -42,6 +42,8 @@ TEXTS = {
     "site.written": "{path}/index.html: {files} files, {size:.1f} MB",
     "labs.name": "labs {action} takes a name.",
     "labs.step": "{mark} {name}: {sentence}",
+    "labs.wrong": "First wrong decision: {sentence} Open {path}.",
+    "labs.nothing": "There is no single decision to look at, so no page was written.",
     "labs.passed": "{name}: passed.",
     "labs.failed": "{name}: not passed yet.",
     "doctor.seconds": "--seconds takes a number from 0 to 600, not {given!r}.",

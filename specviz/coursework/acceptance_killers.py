@@ -25,7 +25,9 @@ from ..trace.events import Committed
 from ..verifiers import TokenRejection
 from .engine_checks import short, whole
 from .exercise import Check, Code, Exercise, Mistake, Report, failed, passed, source_of_numbers
+from .messages import TEXTS
 from .submission import SubmissionError, TrustedCode
+from .wrong_decision import Models, WrongDecision, differing_round, place_of, run_lane
 
 TARGET = "Llama-specviz-16M"
 QUESTIONS = ("Tell me a short story.", "What is a cat?")
@@ -243,6 +245,22 @@ def _acceptance(code: Code, rate: float, aim: float, figures: dict[str, Any], re
     return failed("acceptance", "acceptance.low", figures, rate=rate, aim=aim)
 
 
+def first_wrong(code: Code, student: str, report: Report) -> WrongDecision | None:
+    """Return the first round in which a wiring drafts otherwise than the right one on the small target."""
+    records: list[dict[str, Any]] = []
+    target = loaded()
+    models = Models(target.name, "EAGLE", target.token_bytes)
+    for lane, (title, one) in enumerate((("wrong.yours", code), ("wrong.rule", TrustedCode(wired())))):
+        ids = list(target.tokenizer.encode(one.call("chat", QUESTIONS[0]), add_special_tokens=False))
+        kit = target.kit()
+        parts = Parts(WiredDrafter(kit.head("eagle"), one), Fixed(DRAFT), TokenRejection())
+        records += run_lane(lane, TEXTS[title], parts, kit.target, ids, TOKENS, models)
+    number = differing_round(records)
+    if number is None:
+        return None
+    return WrongDecision(TEXTS["wrong.wiring"].format(round=number + 1), records, place_of(number))
+
+
 def planted(student: str) -> Mistake:
     """Return the mistake that a student is to find: one that costs acceptance. Wrong positions cost this head, of one
     layer, next to nothing."""
@@ -257,4 +275,5 @@ ACCEPTANCE_KILLER = Exercise(
     lambda student: {"WIRING": planted(student).source},
     check,
     MISTAKES,
+    wrong=first_wrong,
 )

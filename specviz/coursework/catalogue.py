@@ -66,9 +66,9 @@ def student_of(source: str) -> str:
     return ""
 
 
-def check(path: Path, key: str | None = None, student: str | None = None) -> Report:
-    """Check a submission in a process of its own. key, student: instead of those that the file names. Raises
-    CourseworkError if the file is no submission."""
+def check(path: Path, key: str | None = None, student: str | None = None, find_wrong: bool = False) -> Report:
+    """Check a submission in a process of its own. key, student: instead of those that the file names; find_wrong:
+    look for its first wrong decision, too. Raises CourseworkError if the file is no submission."""
     source = read_submission(path)
     if len(source) > LARGEST:
         raise CourseworkError("check.read", path=path, why="it is too long")
@@ -79,6 +79,8 @@ def check(path: Path, key: str | None = None, student: str | None = None) -> Rep
             report.closed = code.closed
             missing(code.functions, exercise.functions, path)
             exercise.check(code, report.student, report)
+            if find_wrong and exercise.wrong and not report.passed:
+                report.wrong = exercise.wrong(code, report.student, report)
     except SubmissionError as error:
         report.checks.append(Check("submission", False, error.code, str(error)))
     return report

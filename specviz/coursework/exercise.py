@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .messages import TEXTS
+from .wrong_decision import WrongDecision
 
 
 class Code(Protocol):
@@ -49,13 +50,14 @@ def failed(name: str, code: str, figures: dict[str, Any] | None = None, **values
 @dataclass
 class Report:
     """The result of a check. behaves_like: key of the known mistake that the submission behaves like; closed: what
-    the submission's process gave up."""
+    the submission's process gave up; wrong: its first wrong decision, if it was asked for."""
 
     exercise: str
     student: str
     checks: list[Check] = field(default_factory=list)
     behaves_like: str | None = None
     closed: list[str] = field(default_factory=list)
+    wrong: WrongDecision | None = None
 
     @property
     def passed(self) -> bool:
@@ -76,6 +78,7 @@ class Report:
             "score": round(self.score, 4),
             "behaves_like": self.behaves_like,
             "isolation": self.closed,
+            "first_wrong": self.wrong.sentence if self.wrong else None,
             "checks": [vars(check) for check in self.checks],
         }
 
@@ -94,7 +97,8 @@ class Mistake:
 class Exercise:
     """One exercise. key: its name, and that of its text in starters/; functions: that a submission must define;
     numbers(student): the values that the starter's text gets; check(code, student, report): adds the steps to a
-    report; mistakes: that it knows; seconds, threads: limits of a submission."""
+    report; mistakes: that it knows; seconds, threads: limits of a submission; wrong(code, student,
+    report): finds the first wrong decision of a submission that failed, None if it has none."""
 
     key: str
     title: str
@@ -104,6 +108,7 @@ class Exercise:
     mistakes: tuple[Mistake, ...] = ()
     seconds: float = 300.0
     threads: int = 1
+    wrong: Callable[[Code, str, Report], WrongDecision | None] | None = None
 
 
 def source_of_numbers(student: str, exercise: str) -> random.Random:

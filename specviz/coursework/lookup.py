@@ -9,11 +9,16 @@ from typing import Any
 from ..core import Budget, Drafter, DraftTree, Method, Parts, State
 from ..drafters.lookup.prompt_lookup import PromptLookup
 from ..evidence.certificate import greedy
+from ..policies import Fixed
+from ..targets.tiny import TinyNet, TinyTarget
+from ..verifiers import TokenRejection
 from .engine_checks import TEXT, short, whole
 from .exercise import Check, Code, Exercise, Mistake, Report, failed, passed, source_of_numbers
+from .messages import TEXTS
 from .submission import SubmissionError, TrustedCode
 from .toy_models import PROMPTS, TinyLoaded
 from .verification import answer_check
+from .wrong_decision import WrongDecision, place_of, run_lane, written
 
 LONGEST = 3  # tokens that are looked up
 TEXTS_READ = 300
@@ -156,9 +161,6 @@ def engine_check(code: Code) -> Check:
     """Compare greedy text with plain decoding, where the submission drafts."""
 
     def build(kit: Any) -> Parts:
-        from ..policies import Fixed
-        from ..verifiers import TokenRejection
-
         return Parts(SubmittedDrafter(code), Fixed(4), TokenRejection())
 
     method = Method(
@@ -188,6 +190,28 @@ def check(code: Code, student: str, report: Report) -> None:
     report.checks.append(engine_check(code))
 
 
+def first_wrong(code: Code, student: str, report: Report) -> WrongDecision | None:
+    """Return the shortest text after which a submission drafts wrongly, as a round of a tiny target."""
+    figures = next((check.figures for check in report.checks if check.name == "drafts" and not check.ok), {})
+    if "text" not in figures:
+        return None
+    text, gamma = list(figures["text"]), int(figures["gamma"])
+    records = []
+    for lane, (title, drafter) in enumerate(
+        (("wrong.yours", SubmittedDrafter(code)), ("wrong.rule", PromptLookup(LONGEST)))
+    ):
+        parts = Parts(drafter, Fixed(gamma), TokenRejection())
+        target = TinyTarget(TinyNet(max(text) + 1, 0))
+        records += run_lane(lane, TEXTS[title], parts, target, text, gamma + 1)
+    sentence = TEXTS["wrong.draft"].format(
+        text=written(text),
+        gamma=gamma,
+        draft=written(figures["draft"]),
+        right=written(figures["right"]),
+    )
+    return WrongDecision(sentence, records, place_of(0))
+
+
 PROMPT_LOOKUP = Exercise(
     "prompt_lookup",
     "Prompt lookup: a draft without a model",
@@ -195,4 +219,5 @@ PROMPT_LOOKUP = Exercise(
     lambda student: {"TEXT": _own_text(student)},
     check,
     MISTAKES,
+    wrong=first_wrong,
 )

@@ -71,3 +71,14 @@ TEXTS |= {
     "check.which": "{path} does not say which exercise it is of: keep the first line of the starter, or name one with --lab ({names}).",
     "labs.unknown": "There is no lab {name}; there are {names}.",
 }
+TEXTS |= {
+    "wrong.none": "nothing",
+    "wrong.yours": "Yours",
+    "wrong.rule": "The rule",
+    "wrong.page": "The first wrong decision",
+    "wrong.round": "Of the draft {draft}, yours accepts {kept} and writes {token} in {yours} of {calls} calls, the rule in {share:.1%} of "
+    "calls. The rule accepts {rule_kept} and writes {rule_token} in {rule_share:.1%}, yours in {rule_yours} of {calls}.",
+    "wrong.greedy": "At temperature 0 the texts part in round {round}.",
+    "wrong.draft": "After the text {text}, with {gamma} tokens asked for, yours drafts {draft}; the rule drafts {right}.",
+    "wrong.wiring": "On the small target your wiring and the right one part in round {round}: the text stays the same, the draft does not.",
+}

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core import Sampling, Scores, State, Verifier
+from ..core import DraftTree, Sampling, Scores, State, Verifier
 from ..core.draft_labels import IID, WITHOUT_REPLACEMENT
 from ..verifiers import BlockVerification, TokenRejection
 from . import verification_mistakes as mistakes
+from . import wrong_decision
 from .engine_checks import (
+    TEXT,
     call_chain,
     call_tree,
     certificate_check,
     greedy_check,
+    method_with,
     read_chain,
     read_tree,
     tree_of,
@@ -36,8 +40,10 @@ from .exercise import (
     passed,
     source_of_numbers,
 )
+from .messages import TEXTS
 from .outcomes import CALLS, Outcomes, OutcomeTest, outcomes_of, run_test
 from .submission import TrustedCode
+from .toy_models import PROMPTS, TinyLoaded
 
 VOCAB = 6
 ROUNDS = 40  # rounds on which a submission is called again and again
@@ -57,9 +63,13 @@ class Round:
     parents: tuple[int, ...]
     label: str = IID
 
+    def tree(self) -> DraftTree:
+        """Return the draft."""
+        return tree_of(list(self.tokens), list(self.parents), self.q, self.label)
+
     def right(self, verifier: Verifier) -> Outcomes:
         """Return the outcomes of an engine's verifier."""
-        tree = tree_of(list(self.tokens), list(self.parents), self.q, self.label)
+        tree = self.tree()
         scores = Scores(self.p.clamp(min=1e-300).log())
 
         def run(rng: Any) -> Any:
@@ -202,6 +212,74 @@ def decisions_check(rule: Rule, code: Code, seed: int, report: Report, calls: in
     return failed("decisions", code_, figures, tokens=test.caught_at)
 
 
+def first_wrong(rule: Rule, code: Code, seed: int, report: Report) -> wrong_decision.WrongDecision | None:
+    """Return the first wrong decision of a submission: of the rounds on which its outcomes are tested, or of greedy
+    text."""
+    failures = {check.name for check in report.checks if not check.ok}
+    if "decisions" in failures:
+        found = wrong_decision.first_wrong_round(
+            rule.outcomes()[0],
+            lambda index, number: rule.call(code, rule.rounds()[index], seed * wrong_decision.CALLS + number),
+        )
+        if found:
+            return _wrong_round(rule, code, *found)
+    return _wrong_text(rule, code) if "greedy text" in failures else None
+
+
+def _wrong_round(
+    rule: Rule, code: Code, index: int, frequent: Any, rare: Any, counts: Counter[Any]
+) -> wrong_decision.WrongDecision:
+    one, right = rule.rounds()[index], rule.outcomes()[0][index]
+    tree, scores = one.tree(), Scores(one.p.clamp(min=1e-300).log())
+    yours = wrong_decision.submitted_verdict(tree, one.p, one.q, *frequent)
+    engine = _verdict_with(rule.verifier(), tree, scores, rare)
+    expected, own = wrong_decision.named(rare, one.tokens), wrong_decision.named(frequent, one.tokens)
+    sentence = TEXTS["wrong.round"].format(
+        draft=wrong_decision.written(one.tokens),
+        rule_kept=expected["kept"],
+        rule_token=expected["token"],
+        rule_share=right.get(rare, 0.0),
+        rule_yours=counts[rare],
+        calls=counts.total(),
+        kept=own["kept"],
+        token=own["token"],
+        yours=counts[frequent],
+        share=right.get(frequent, 0.0),
+    )
+    records = wrong_decision.one_round(0, TEXTS["wrong.yours"], tree, scores, yours)
+    records += wrong_decision.one_round(1, TEXTS["wrong.rule"], tree, scores, engine)
+    return wrong_decision.WrongDecision(sentence, records, wrong_decision.place_of(0))
+
+
+def _verdict_with(verifier: Verifier, tree: DraftTree, scores: Scores, outcome: Any) -> Any:
+    """Return a verdict of the engine's verifier with this outcome, or with the last one that was tried."""
+    verdict = None
+    for seed in range(wrong_decision.SEEDS):
+        verdict = verifier.verify(tree, scores, State([0], Sampling(1.0, seed=seed)))
+        if (verdict.path, int(verdict.token)) == outcome:
+            break
+    return verdict
+
+
+def _wrong_text(rule: Rule, code: Code) -> wrong_decision.WrongDecision:
+    """Return the first of the greedy texts that differ, beside that of the engine's verifier."""
+    records, number = [], 0
+    for prompt in PROMPTS:
+        records = []
+        for lane, title in enumerate(("wrong.yours", "wrong.rule")):
+            kit = TinyLoaded().kit()
+            parts = method_with(code, rule.tree).build(kit, gamma=DEPTH)
+            if lane:
+                parts = replace(parts, verifier=rule.verifier())
+            records += wrong_decision.run_lane(lane, TEXTS[title], parts, kit.target, prompt, TEXT)
+        number = wrong_decision.differing_round(records)
+        if number is not None:
+            break
+    number = number or 0
+    sentence = TEXTS["wrong.greedy"].format(round=number + 1)
+    return wrong_decision.WrongDecision(sentence, records, wrong_decision.place_of(number))
+
+
 def answer_check(code: Code, expected: list[float]) -> Check:
     """Compare the numbers in ANSWER with the expected ones."""
     given = code.constant("ANSWER")
@@ -230,6 +308,15 @@ def check_with(rule: Rule, key: str, expected: Callable[[str], list[float]]) -> 
         report.checks.append(certificate_check(code, rule.tree, seed % 1000))
 
     return check
+
+
+def wrong_with(rule: Rule, key: str) -> Callable[[Code, str, Report], wrong_decision.WrongDecision | None]:
+    """Return what finds the first wrong decision of a verification exercise."""
+
+    def find(code: Code, student: str, report: Report) -> wrong_decision.WrongDecision | None:
+        return first_wrong(rule, code, source_of_numbers(student, f"{key}/wrong").randrange(2**20), report)
+
+    return find
 
 
 def _own_pair(student: str, key: str) -> tuple[list[float], list[float]]:
@@ -286,6 +373,7 @@ TOKEN_REJECTION = Exercise(
     _numbers("token_rejection"),
     check_with(TOKEN, "token_rejection", _token_answers),
     mistakes.TOKEN,
+    wrong=wrong_with(TOKEN, "token_rejection"),
 )
 SIBLING_RESIDUAL = Exercise(
     "sibling_residual",
@@ -294,6 +382,7 @@ SIBLING_RESIDUAL = Exercise(
     _numbers("sibling_residual"),
     check_with(SIBLINGS, "sibling_residual", _sibling_answers),
     mistakes.SIBLINGS,
+    wrong=wrong_with(SIBLINGS, "sibling_residual"),
 )
 BLOCK_VERIFICATION = Exercise(
     "block_verification",
@@ -302,4 +391,5 @@ BLOCK_VERIFICATION = Exercise(
     _numbers("block_verification"),
     check_with(BLOCK, "block_verification", _block_answers),
     mistakes.BLOCK,
+    wrong=wrong_with(BLOCK, "block_verification"),
 )

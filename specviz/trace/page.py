@@ -122,23 +122,25 @@ def to_html(
     title: str = "Speculative decoding, round by round",
     autoplay: bool = True,
     place: str = "",
+    about: str = "",
 ) -> str:
     """Return one HTML page with the viewer and the trace. It opens from file:// without network requests.
     autoplay: play the run, else show its last round; place: where it opens if its address names no place,
-    for example "#layout=watch&round=3"."""
+    for example "#layout=watch&round=3"; about: a sentence below the title."""
     js, css = viewer_assets()
     script, style = js + "\n" + _START.replace("AUTOPLAY", inert_json(autoplay)), _PAGE_CSS + css
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
     )
     policy += "base-uri 'none'; form-action 'none'"
+    said = f"<p>{html.escape(about)}</p>" if about else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
         f"<title>{html.escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<main><h1>{html.escape(title)}</h1><div class="sv alone" data-place="{html.escape(place)}"></div></main>\n'
+        f'<main><h1>{html.escape(title)}</h1>{said}<div class="sv alone" data-place="{html.escape(place)}"></div></main>\n'
         f'<script type="application/json" id="trace">{inert_json(records_of(trace))}</script>\n'
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
@@ -162,7 +164,7 @@ def to_frame(trace: Any = None, *, autoplay: bool = True) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="color-scheme" content="light dark">\n<title>specviz</title>\n</head>\n<body>\n'
-        '<main><div class="sv alone" data-place="{html.escape(place)}"></div></main>\n'
+        '<main><div class="sv alone"></div></main>\n'
         f'<script type="text/plain" id="packed">{packed}</script>\n<script>{_UNPACK}</script>\n</body>\n</html>\n'
     )
 
@@ -238,6 +240,7 @@ def show(trace: Any, height: int = 1200, autoplay: bool = True) -> Display:
 _PAGE_CSS = (
     "html{background:#fafaf9;color:#1a1c20;color-scheme:light dark}body{margin:0}"
     "h1{margin:8px 0 4px;font:650 15px/24px system-ui,sans-serif;letter-spacing:-.01em}"
+    "h1+p{margin:0 0 8px;max-width:80ch;font:14px/20px system-ui,sans-serif}"
     "main{max-width:1376px;margin:0 auto;padding:16px clamp(8px,2.4vw,32px) 48px}"
     "@media (prefers-color-scheme:dark){html{background:#0d0f12;color:#e9eaec}}\n"
 )
