@@ -244,6 +244,7 @@ interface Viewer {
     replaced(lanes: Lane[]): { replaced: number; of: number };
     busy(lanes: Lane[]): boolean;
     busySentence(lanes: Lane[]): string;
+    busyWords(lanes: Lane[]): string;
     words(speed: Speed): string;
     doubt(lanes: Lane[]): string;
     plausible(speedup: number | null, tokensPerPass: number | null): boolean;

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
-  const { el, svg, setText, count } = SV.dom;
+  const { el, svg, setText, setAttr, count } = SV.dom;
   const { firstDifference, over } = SV.verdict;
   const M = SV.metrics,
     AS_FAST = SV.speed.CLOSE /* nearer than this is no difference that anybody would feel */,
@@ -118,7 +118,8 @@
           },
         ),
       };
-    const end = !fast ? "same text." : faster ? fast + ", same text." : "same text, but " + fast + ".";
+    /* "the same" and the mark below the headline say that the text is */
+    const end = !fast ? "" : SV.messages.say(faster ? "headline.same.faster" : "headline.same.slower", { fast });
     return {
       ...out,
       sure: true,
@@ -146,21 +147,22 @@
     return { faster, fast: SV.messages.say(kind + (wide ? ".about" : ""), { value, low, high }) + again };
   }
 
-  /* From how many tokens a round pays here; and where it was no faster, why: what a pass over guesses costs beside a plain one,
-     and
-     the share of the time that guessing took. */
+  /* {pays, why}: from how many tokens a round pays here; and where it was no faster, why: what a pass over guesses costs beside
+     a plain one, and the share of the time that guessing took. */
   function reason(lane, base, runs) {
     const of = SV.price.of(lane, base),
       m = of && M.of(lane, lane.committed, base, runs);
-    if (!of || !m.speed?.named) return "";
+    if (!of || !m.speed?.named) return { pays: "", why: "" };
     const values = {
       each: of.each.toFixed(2),
       even: of.even.toFixed(2),
       times: of.verify.toFixed(1),
       share: String(Math.round(100 * of.share)),
     };
-    const ids = m.speed.clear ? ["headline.pays"] : ["headline.pays", "headline.reason"];
-    return ids.map((id) => SV.messages.say(id, values)).join(" ");
+    return {
+      pays: SV.messages.say("headline.pays", values),
+      why: m.speed.clear ? "" : SV.messages.say("headline.reason", values),
+    };
   }
 
   function served(lane, base, m) {
@@ -202,8 +204,11 @@
       this.pays.after(this.more);
       this.aboutTitle = el("b");
       this.aboutText = el("span");
-      this.why = el("span", { class: "why" });
-      this.same.after(this.why);
+      this.price = el("span", { class: "why" });
+      this.busy = el("span", { class: "why busy" });
+      this.same.after(this.price, this.busy);
+      this.why = el("p", { class: "cost" });
+      notice.about.after(this.why);
       this.about = el("p", { class: "about", hidden: true }, this.aboutTitle, " ", this.aboutText);
       this.root = el("div", { class: "hero" }, this.text, this.about, notice.root);
     }
@@ -216,7 +221,10 @@
       this.same.hidden =
         !summary || !summary.same || race || this.board.state === "error"; /* an error and a tick contradict */
       this.same.classList.toggle("long", this.mark.textContent.length > LONG);
-      this.describe(empty ? null : this.board.header(), summary && !race ? reason(focus, base, runs) : "");
+      const cost = summary && !race ? reason(focus, base, runs) : { pays: "", why: "" };
+      this.describe(empty ? null : this.board.header(), cost.why);
+      setText(this.price, cost.pays);
+      setText(this.busy, empty ? "" : SV.timing.busyWords(this.board.list()));
       this.offerMore(empty ? null : focus);
       this.tick.style.display = summary && summary.sure ? "" : "none";
       this.place.hidden = !summary || summary.at === null;
@@ -226,7 +234,6 @@
     describe(header, why) {
       const about = (header && header.about) || null;
       this.about.hidden = !about;
-      this.why.hidden = !why;
       setText(this.aboutTitle, about ? about.title + "." : "");
       setText(this.aboutText, about ? about.text : "");
       setText(this.why, why);
@@ -246,7 +253,9 @@
         this.longer > limit,
       );
       this.more.hidden = !cut;
-      if (cut) setText(this.more, SV.messages.say("limit.more", { limit: String(limit), longer: String(this.longer) }));
+      if (!cut) return;
+      setText(this.more, SV.messages.say("limit.more", { longer: String(this.longer) }));
+      setAttr(this.more, "title", SV.messages.say("limit.cut", { limit: String(limit) }));
     }
     writeOn() {
       globalThis.SpecVizPage.run({ follow: true, prompt: "", length: this.longer, tab: null });

@@ -165,7 +165,8 @@
     "notice.target": "target (large model) {model}",
     "notice.small": " \u00b7 small model {model}",
     "notice.draft": " \u00b7 draft (guesses) {model}",
-    "limit.more": "Cut at the limit of {limit} tokens. Write on, to {longer}",
+    "limit.more": "Write on, to {longer} tokens",
+    "limit.cut": "The answer was cut at the limit of {limit} tokens.",
     "circles.both":
       "The answer goes round in circles from token {at} on, in plain decoding, too: the same {n} tokens come {times} times.",
     circles: "{title} goes round in circles from token {at} on: the same {n} tokens come {times} times.",
@@ -194,6 +195,8 @@
     "timing.busy.replaced":
       "Machine busy: {replaced} of {of} passes and drafts were interrupted and count as this lane\u2019s usual one; " +
       "tokens per second are of the busy machine.",
+    "timing.busy.short": "machine busy",
+    "timing.busy.short.replaced": "machine busy, {replaced} of {of} passes replaced",
     "timing.wide": "The times of this run say too little about speed.",
     "timing.unnamed": "{wide} of {rows} speeds are not named: their times say too little.",
     /* Verdict of a race (verdict.js, race.js) */
@@ -256,7 +259,9 @@
     "notice.recording": "a recording",
     "notice.before": "the run before",
     "headline.reading": "The prompt is being read: the first tokens follow.",
-    "headline.same": "The same {tokens} in {passes} of the large model instead of {n}: {end}",
+    "headline.same": "The same {tokens} in {passes} of the large model instead of {n}{end}.",
+    "headline.same.faster": ": {fast}",
+    "headline.same.slower": ", but {fast}",
     "headline.stopped": "Stopped after {tokens}, in {passes} instead of {n}.",
     "headline.stopped.same": "Stopped after {tokens}: the same so far, in {passes} instead of {n}.",
     "headline.stopped.part":

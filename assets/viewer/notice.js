@@ -95,17 +95,29 @@
       this.badge = el("span", { class: "mode" }, el("i"), this.word);
       this.say = el("span", { class: "say", role: "status" });
       this.button = el("button", { type: "button", class: "again", hidden: true, on: { click: () => this.press() } });
-      this.meta = el("span", { class: "meta end" });
+      this.meta = el("p", { class: "meta" });
       this.facts = el(
         "button",
         { type: "button", class: "facts", "aria-expanded": "false", on: { click: () => this.unfold() } },
         SV.messages.say("notice.facts"),
       );
-      this.root = el("div", { class: "notice" }, this.badge, this.button, this.facts, this.say, this.meta);
+      this.about = el("p");
+      this.more = el("div", { class: "pop", role: "note", hidden: true }, this.about, this.meta);
+      this.root = el("div", { class: "notice" }, this.badge, this.button, this.facts, this.say, this.more);
+      this.root.addEventListener("keydown", (e) => {
+        if (e.key !== "Escape" || this.more.hidden) return;
+        e.stopPropagation();
+        this.unfold(false);
+        this.facts.focus();
+      });
+      this.root.addEventListener("focusout", (e) => {
+        const to = /** @type {Node | null} */ (e.relatedTarget);
+        if (to && !this.root.contains(to)) this.unfold(false);
+      });
     }
     /* Machine, turns and models, which a calm line keeps to itself. */
-    unfold() {
-      const open = this.root.classList.toggle("open");
+    unfold(open = this.more.hidden) {
+      this.more.hidden = !open;
       this.facts.setAttribute("aria-expanded", String(open));
     }
     /* A live run that was saved and opened again is a recording of it. */
@@ -143,13 +155,14 @@
             : header && stale
               ? SV.messages.say("notice.stays", { what })
               : "") +
-          (slow ? " " + slow : "") +
           (remembered ? " " + remembered : "") +
           gap,
       );
       /* Machine and models are a press away; whatever a visitor must know stands in the line. */
       this.facts.hidden = !header;
-      this.root.classList.toggle("calm", Boolean(header && !text && !waits && !stale && !slow && !remembered && !gap));
+      if (!header) this.unfold(false);
+      setText(this.about, header ? [sentence(header, state, race, mode, served), slow].filter(Boolean).join(" ") : "");
+      this.root.classList.toggle("calm", Boolean(header && !text && !waits && !stale && !remembered && !gap));
       this.press = button?.press;
       this.button.hidden = !button;
       setText(this.button, button?.name ?? "");

@@ -130,6 +130,14 @@
     const { replaced: n, of } = replaced(lanes);
     return SV.messages.say(n ? "timing.busy.replaced" : "timing.busy", { replaced: String(n), of: String(of) });
   }
+  /* The same in a few words. */
+  /** @param {Lane[]} lanes */
+  function busyWords(lanes) {
+    if (!lanes.length || !busy(lanes)) return "";
+    const { replaced: n, of } = replaced(lanes),
+      id = n ? "timing.busy.short.replaced" : "timing.busy.short";
+    return SV.messages.say(id, { replaced: String(n), of: String(of) });
+  }
   /* The interval of a speed, in words: "about 1.4 (1.3 to 1.5)". */
   /** @type {Viewer["timing"]["words"]} */
   const words = ({ value, low, high }) => {
@@ -187,6 +195,7 @@
     replaced,
     busy,
     busySentence,
+    busyWords,
     words,
     doubt,
     plausible,

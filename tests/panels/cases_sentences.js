@@ -33,7 +33,7 @@
         for (const lane of lanes) {
           const other = lane === base ? null : base,
             said = SV.headline.say(lane, other);
-          whole(said.text + said.same + SV.headline.reason(lane, other), kind);
+          whole(said.text + said.same + Object.values(SV.headline.reason(lane, other)).join(" "), kind);
           if (said.sure) {
             const n = Math.min(lane.tokens.length, base.tokens.length);
             ok(!lane.error && !sampled(lane) && n > 0, `${kind}: a tick`);

@@ -680,6 +680,7 @@ def test_on_a_phone_nothing_is_cut_or_out_of_reach(visit, shelf):
     for width, more in ((390, False), (320, False), (320, True), (390, True)):
         page.set_viewport_size({"width": width, "height": 844})
         if more and page.is_hidden(".pg-shelf"):
+            page.click("#prompt textarea")
             page.click(".pg-more")
         # the lanes, presets and the tray are rows that may be pushed sideways, as the names of the lanes are
         cut = page.evaluate("""() => [...document.querySelectorAll('#top *, #ask *, #summary *, .pg-shelfline *, .pg-list *')].filter((x) => {
@@ -983,6 +984,30 @@ def test_the_first_screen_says_what_the_run_comes_to(visit, size):
         low <= page.locator("#dock").bounding_box()["y"]
         and page.locator("#dock").bounding_box()["y"] < size[1] - 60
     )
+
+
+@pytest.mark.parametrize(
+    "size", [(1440, 900), (390, 844), pytest.param((1920, 1080), marks=pytest.mark.thorough)]
+)
+def test_the_dock_is_one_row_until_a_prompt_is_written(visit, size):
+    """At rest nothing stands under the dock that a reader needs: a phone shows four lines of text, a wide
+    screen the key for the numbers."""
+    page = visit(width=size[0], height=size[1])
+    page.wait_for_function("document.querySelector('.headline').textContent.includes('instead of')")
+    top = page.locator("#dock").bounding_box()["y"]
+    assert size[1] - top < 76
+    if size[0] == 390:
+        lines = page.locator(".stage").bounding_box()["y"] + 4 * 34
+        assert lines <= top and page.is_hidden(".pg-more")
+    else:
+        key = page.locator(".drawerkey").bounding_box()
+        assert key["y"] + key["height"] <= top and page.is_visible(".pg-more")
+    page.click("#prompt textarea")
+    page.wait_for_function("document.querySelector('#dock').classList.contains('used')")
+    assert page.locator("#dock").bounding_box()["y"] < top and page.is_visible(".pg-more")
+    page.click(".headline")
+    page.wait_for_function("!document.querySelector('#dock').classList.contains('used')")
+    assert page.locator("#dock").bounding_box()["y"] == top
 
 
 @pytest.mark.thorough

@@ -136,7 +136,9 @@ def test_a_busy_machine_is_said_and_no_figure_is_struck_out(drive, settled, layo
             )
             settled(page)
             said = page.evaluate("SpecViz.timing.busySentence(board.board.list())")
-            assert said and said in page.text_content(".notice .say")
+            short = page.evaluate("SpecViz.timing.busyWords(board.board.list())")
+            assert said and said in page.text_content(".notice .pop")
+            assert short and short == page.inner_text(".notice .busy")
             lines = page.evaluate(
                 "[...document.querySelectorAll('.pfig .speed, .rtable td:nth-child(2)')].filter((e) => e.checkVisibility() && e.textContent).map((e) => getComputedStyle(e).textDecorationLine)"
             )

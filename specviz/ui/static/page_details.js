@@ -99,6 +99,23 @@
     document.getElementById("open-settings")?.focus();
   });
 
+  /* ---- the dock ---- */
+  /* One row until somebody writes a prompt. It folds when a press or the focus lands outside, so never under a pointer. */
+  const use = (on) => document.getElementById("dock")?.classList.toggle("used", on);
+  const typing = (event) => Boolean(event.target.closest?.("#prompt"));
+  const outside = (event) => Boolean(event.target.closest) && !event.target.closest("#dock");
+  for (const name of ["focusin", "pointerdown"])
+    document.addEventListener(name, (event) => {
+      if (name === "focusin" && typing(event)) use(true);
+      else if (outside(event)) use(false);
+    });
+  document.addEventListener("input", (event) => typing(event) && use(true));
+  const foldSoon = () => setTimeout(() => use(false));
+  document.addEventListener("click", (event) => event.target.closest?.("#run") && foldSoon());
+  document.addEventListener("keydown", (event) => {
+    if (typing(event) && event.key === "Enter" && !event.shiftKey) foldSoon();
+  });
+
   /* ---- skip link and footer ---- */
   function skip() {
     const link = make("a", "pg-skip", TEXTS["skip.link"]);
