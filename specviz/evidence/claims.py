@@ -4,28 +4,36 @@ seeds, in turns.
 A claim is tried in pairs of runs until the confidence interval of the mean difference excludes zero or the
 pairs are used up. The interval is read at fixed numbers of pairs (LOOKS) and is widened for the number of
 readings (Bonferroni), so that a claim without effect is called shown or opposite with a probability of at
-most LEVEL. All quantities are counts, so other work on the machine does not change them. Every finished
-pair is one line of the ledger; the same command continues."""
+most LEVEL. At temperature 0 a prompt is used once: a second pair of it would be the same. All quantities
+are counts, so other work on the machine does not change them, and claims of the same baseline share its
+runs. Every finished pair is one line of the ledger; the same command continues."""
 
 from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+from itertools import zip_longest
 from pathlib import Path
 from statistics import NormalDist, fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
+from .. import ASSETS
 from ..core import Method, Sampling
 from ..core.claim import QUANTITIES, Claim
 from ..indexes.earlier_answers import Memory
 from ..methods import catalogue
-from ..run.request import SessionError
+from ..run.request import GenerationRequest, SessionError
 from ..run.result import Result, RunFailed
 from ..run.session import Session
-from ..trace.metrics import Totals
+from .claim_counts import COUNTED, WITHOUT_IT, Counts, drafts_in_one_pass, with_both_rules
 from .prompt_suites import Item, read_suites, select_items
 
 if TYPE_CHECKING:
@@ -38,20 +46,35 @@ NOT_SHOWN = "not shown at this size"
 OPPOSITE = "opposite"
 OPEN = "open"
 CANNOT = "cannot be tried here"
-COUNTED: dict[str, Callable[[Totals, dict[str, Any]], float]] = {  # by quantity; of a run's totals and knobs
-    "accepted_length": lambda totals, knobs: totals.tokens / max(1, totals.rounds),
-    "kept_share": lambda totals, knobs: totals.accepted / max(1, totals.drafted),
-    "discarded": lambda totals, knobs: (totals.drafted - totals.accepted) / max(1, totals.tokens),
-    "layers_read": lambda totals, knobs: (
-        (totals.rounds + float(knobs.get("share", 0.0)) * totals.drafted) / max(1, totals.tokens)
-    ),
+DECIDED = (SHOWN, OPPOSITE, NOT_SHOWN)
+SUITES = (  # of prompts: the first, and the other one, on which verdicts are repeated
+    (None, ASSETS / "prompts" / "copy.yaml"),
+    (ASSETS / "prompts" / "claims.yaml",),
+)
+PICTURES = ASSETS / "prompts" / "claims_pictures.yaml"
+TASKS = ("story", "edit", "chat", "math", "code", "prose")  # "all tasks"
+TARGET_TASKS = {  # of targets that write something else
+    "specviz-pictures": ("picture",),
+    "specviz-scales": ("picture",),
+    "specviz-vision": ("see",),
+}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 40},
+        "description": {"type": "string", "maxLength": 80},
+        "quantity": {"type": "integer"},
+        "available": {"type": "boolean"},
+    },
+    "required": ["name", "description", "quantity", "available"],
+    "additionalProperties": False,
 }
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One pair of runs. claim: its identifier; number: of the pair; prompt: of the suite; ours, baseline:
-    the quantity."""
+    """One pair of runs. claim: its identifier; condition: hash of its condition; suite: index in SUITES;
+    number: of the pair; prompt: of the suite; ours, baseline: the quantity."""
 
     claim: str
     number: int
@@ -61,6 +84,8 @@ class Pair:
     ours: float
     baseline: float
     when: str
+    condition: str = ""
+    suite: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,13 +114,34 @@ def listed(only: Sequence[str] = ()) -> dict[str, tuple[Method, Claim]]:
 
 
 def try_claims(
-    loaded: Loaded, ledger: Path, only: Sequence[str] = (), stop: Callable[[], bool] = lambda: False
+    open_target: Callable[[str], Loaded],
+    target: str,
+    ledger: Path,
+    names: Sequence[str] = (),
+    stop: Callable[[], bool] = lambda: False,
+    suite: int = 0,
 ) -> Iterator[tuple[str, Outcome]]:
     """Run the pairs that the ledger does not hold yet, and append them to it. Yield each claim's identifier
-    and outcome whenever it has changed; one pair of each open claim in turn. stop: asked before each
-    pair."""
-    found = read_ledger(ledger, loaded.name)
-    waiting = dict(listed(only))
+    and outcome whenever it has changed; one pair of each open claim in turn, one target after another.
+    target: of the claims that name none; names: identifiers of claims (default: all); stop: asked before
+    each pair; suite: index in SUITES."""
+    groups: dict[str, dict[str, tuple[Method, Claim]]] = {}
+    for name, one in listed().items():
+        if not names or name in names:
+            groups.setdefault(one[1].target or target, {})[name] = one
+    for where in sorted(groups, key=lambda name: name == target):
+        if not stop():
+            yield from _try_on(open_target(where), ledger, groups[where], stop, suite)
+
+
+def _try_on(
+    loaded: Loaded,
+    ledger: Path,
+    waiting: dict[str, tuple[Method, Claim]],
+    stop: Callable[[], bool],
+    suite: int,
+) -> Iterator[tuple[str, Outcome]]:
+    found, waiting, runs = read_ledger(ledger, loaded.name, suite), dict(waiting), Runs(loaded)
     for name, (method, claim) in list(waiting.items()):
         why = missing(loaded, method, claim)
         if why:
@@ -104,21 +150,21 @@ def try_claims(
     while waiting and not stop():
         for name, (method, claim) in list(waiting.items()):
             pairs = found.setdefault(name, [])
-            if outcome(claim, pairs).verdict != OPEN:
-                yield name, outcome(claim, pairs)
+            if outcome(claim, pairs, suite).verdict != OPEN:
+                yield name, outcome(claim, pairs, suite)
                 del waiting[name]
                 continue
             if stop():
                 break
             try:
-                pairs.append(measure(loaded, name, method, claim, len(pairs)))
+                pairs.append(measure(runs, name, method, claim, len(pairs), suite))
             except (SessionError, RunFailed) as error:
                 del waiting[name]
                 yield name, Outcome(CANNOT, why=str(error))
                 continue
             with ledger.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(pairs[-1])) + "\n")
-            yield name, outcome(claim, pairs)
+            yield name, outcome(claim, pairs, suite)
 
 
 def missing(loaded: Loaded, method: Method, claim: Claim) -> str:
@@ -130,63 +176,141 @@ def missing(loaded: Loaded, method: Method, claim: Claim) -> str:
     return ""
 
 
-def measure(loaded: Loaded, name: str, method: Method, claim: Claim, number: int) -> Pair:
+def condition_hash(claim: Claim) -> str:
+    """Return a hash of everything that decides what is run; pairs of another condition are not used."""
+    same = asdict(replace(claim, text="", figure="", place="", why="", factor=1.0))
+    return sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:8]
+
+
+@lru_cache(maxsize=64)
+def prompts(tasks: tuple[str, ...], target: str, suite: int) -> list[Item]:
+    """Return the prompts of these tasks, one of each task in turn; all of TASKS, or of a target's own, if
+    none is named."""
+    items = read_suites(SUITES[0])[0] if suite == 0 else []
+    items += [replace(item, number=1000 + item.number) for item in read_suites(SUITES[1])[0]]
+    if suite == 0:  # the second file has the first suite's prompts for targets that paint or see
+        names = {item.task for item in items if item.number < 1000}
+        items = [item for item in items if item.number < 1000 or item.task not in names]
+    wanted = tasks or TARGET_TASKS.get(target, TASKS)
+    if target in TARGET_TASKS and suite:
+        wanted = tuple(f"{task} again" for task in wanted)
+    by_task = [select_items(items, (task,)) for task in wanted]
+    return [item for row in zip_longest(*by_task) for item in row if item is not None]
+
+
+def measure(runs: Runs, name: str, method: Method, claim: Claim, number: int, suite: int = 0) -> Pair:
     """Run pair ``number`` of a claim: method and baseline on the same prompt and seed, the one or the other
     first in turn. Raises SessionError and RunFailed."""
-    items = select_items(read_suites([None])[0], claim.tasks)
-    item = items[number % len(items)]
-    others = [items[(number + i) % len(items)] for i in range(1, claim.requests)]
-    sides = [(method, claim.knobs), (catalogue()[claim.baseline], claim.baseline_knobs)]
-    values: dict[int, float] = {}
-    for side in (0, 1) if number % 2 == 0 else (1, 0):
-        one, knobs = sides[side]
-        values[side] = _count(loaded, one, knobs, claim, item, others, number)
+    items = prompts(claim.tasks, claim.target, suite)
+    seed = number + 1000 * suite
+    ask = Asked(claim, [items[(number + i) % len(items)] for i in range(claim.requests)], seed)
+    if claim.quantity in WITHOUT_IT:
+        counts = runs.counts(method, claim.knobs, ask, claim.quantity == "equal_drafts")
+        ours, baseline = (by[claim.quantity](counts, claim) for by in (COUNTED, WITHOUT_IT))
+    else:
+        sides = [(method, claim.knobs), (catalogue()[claim.baseline], claim.baseline_knobs)]
+        order = (0, 1) if number % 2 == 0 else (1, 0)
+        values = {side: COUNTED[claim.quantity](runs.counts(*sides[side], ask), claim) for side in order}
+        ours, baseline = values[0], values[1]
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Pair(name, number, loaded.name, item.number, number, values[0], values[1], now)
+    prompt, hashed = ask.items[0].number, condition_hash(claim)
+    return Pair(name, number, runs.loaded.name, prompt, seed, ours, baseline, now, hashed, suite)
 
 
-def _count(
-    loaded: Loaded,
-    method: Method,
-    knobs: dict[str, Any],
-    claim: Claim,
-    item: Item,
-    others: Sequence[Item],
-    seed: int,
-) -> float:
-    memory = Memory() if claim.repeated else None
-    result = Result()
-    for _ in range(2 if claim.repeated else 1):
-        session = Session(
-            loaded,
-            method,
-            knobs,
-            Sampling(claim.temperature, seed=seed),
-            memory,
-            deterministic=True,
-            batch_prompts=[str(other.prompt) for other in others],
+@dataclass(frozen=True)
+class Asked:
+    """What both sides of a pair are asked. items: the prompt, and those beside it in a batch."""
+
+    claim: Claim
+    items: list[Item]
+    seed: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """All that makes two runs of a method the same."""
+        claim, numbers = self.claim, tuple(item.number for item in self.items)
+        return numbers, self.seed, claim.temperature, claim.repeated, claim.given, claim.tokens
+
+    def request(self) -> GenerationRequest:
+        """Return the request's parameters."""
+        claim, image = self.claim, None
+        if claim.target == "specviz-vision":
+            pictures: list[str] = yaml.safe_load(PICTURES.read_text(encoding="utf-8"))
+            image = pictures[self.seed % len(pictures)]
+        schema = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}
+        return GenerationRequest(
+            temperature=claim.temperature,
+            seed=self.seed,
+            response_format=schema if claim.given == "schema" else None,
+            image=image,
         )
-        result = Result()
-        for event in session.run(item.prompt, claim.tokens):
-            result.take(event)
-        if result.why:
-            raise RunFailed(result.why)
-    return COUNTED[claim.quantity](result.totals, method.read_knobs(knobs))
 
 
-def outcome(claim: Claim, pairs: Sequence[Pair]) -> Outcome:
-    """Return the outcome after these pairs, read at the last of LOOKS that they reach."""
-    read = [look for look in LOOKS if look <= len(pairs)]
-    if not read:
-        return Outcome(OPEN, len(pairs))
-    better = QUANTITIES[claim.quantity][1]
-    last = Outcome(OPEN)
-    for look in read:
+class Runs:
+    """Runs of sessions on loaded models; the last KEPT counts are kept for other claims with the same
+    runs."""
+
+    KEPT = 1000
+
+    def __init__(self, loaded: Loaded):
+        self.loaded = loaded
+        self.kept: dict[tuple[Any, ...], Counts] = {}
+
+    def counts(self, method: Method, knobs: dict[str, Any], ask: Asked, both: bool = False) -> Counts:
+        """Return the counts of a run. both: drafts are judged by both rules. Raises SessionError and
+        RunFailed."""
+        key = (method.key, tuple(sorted(method.read_knobs(knobs).items())), both, *ask.key)
+        if key not in self.kept:
+            if len(self.kept) >= self.KEPT:
+                del self.kept[next(iter(self.kept))]
+            self.kept[key] = self._run(method, knobs, ask, both)
+        return self.kept[key]
+
+    def _run(self, method: Method, knobs: dict[str, Any], ask: Asked, both: bool) -> Counts:
+        claim, request = ask.claim, ask.request()
+        memory = Memory() if claim.repeated else None
+        counts = Counts()
+        for _ in range(2 if claim.repeated else 1):
+            counts, result = Counts(drafts_in_one_pass(method)), Result()
+            session = Session(
+                self.loaded,
+                with_both_rules(method, counts) if both else method,
+                knobs,
+                Sampling(request.temperature, seed=request.seed),
+                memory,
+                deterministic=True,
+                predicted=str(ask.items[0].prompt) if claim.given == "prompt" else "",
+                batch_prompts=[str(other.prompt) for other in ask.items[1:]],
+                request=request,
+            )
+            for event in session.run(ask.items[0].prompt, claim.tokens):
+                counts.take(event)
+                result.take(event)
+            if result.why:
+                raise RunFailed(result.why)
+        return counts
+
+
+def looks(claim: Claim, suite: int = 0) -> list[int]:
+    """Return the numbers of pairs after which a claim's interval is read. At temperature 0 there are no more
+    pairs than prompts."""
+    most = LOOKS[-1] if claim.temperature > 0 else len(prompts(claim.tasks, claim.target, suite))
+    return [look for look in LOOKS if look < most] + [min(most, LOOKS[-1])]
+
+
+def outcome(claim: Claim, pairs: Sequence[Pair], suite: int = 0) -> Outcome:
+    """Return the outcome after these pairs, read at the last of ``looks`` that they reach."""
+    all_looks, better = looks(claim, suite), QUANTITIES[claim.quantity][1]
+    last = Outcome(OPEN, len(pairs))
+    for look in all_looks:
+        if look > len(pairs):
+            break
         some = pairs[:look]
-        low, high, p = interval([pair.ours - pair.baseline for pair in some], LEVEL / len(LOOKS))
+        differences = [pair.ours - claim.factor * pair.baseline for pair in some]
+        low, high, p = interval(differences, LEVEL / len(LOOKS))
         up, down = low > 0, high < 0
         verdict = SHOWN if (up if better else down) else OPPOSITE if up or down else OPEN
-        if verdict == OPEN and look == LOOKS[-1]:
+        if verdict == OPEN and look == all_looks[-1]:
             verdict = NOT_SHOWN
         ours, baseline = fmean(pair.ours for pair in some), fmean(pair.baseline for pair in some)
         last = Outcome(verdict, look, ours, baseline, low, high, min(1.0, p * len(LOOKS)))
@@ -223,22 +347,76 @@ def t_quantile(share: float, freedom: int) -> float:
     return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
 
 
-def read_ledger(path: Path, target: str | None = None) -> dict[str, list[Pair]]:
-    """Return the pairs of a ledger by claim, in order; of one target only, if it is named."""
+def read_ledger(path: Path, target: str | None = None, suite: int = 0) -> dict[str, list[Pair]]:
+    """Return the pairs of a ledger by claim, in order, as far as their condition is the claim's own; of one
+    target only, if it is named."""
     found: dict[str, list[Pair]] = {}
+    hashes = {name: condition_hash(claim) for name, (_, claim) in listed().items()}
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else ()
     for line in lines:
         pair = Pair(**json.loads(line))
-        if target is None or pair.target == target:
+        here = target is None or pair.target == target
+        if here and pair.suite == suite and pair.condition == hashes.get(pair.claim):
             found.setdefault(pair.claim, []).append(pair)
     return found
+
+
+def outcomes(path: Path, target: str, suite: int = 0) -> dict[str, Outcome]:
+    """Return the outcomes of a ledger's pairs by claim: on the claim's own target, or on this one."""
+    found: dict[str, Outcome] = {}
+    for name, (_, claim) in listed().items():
+        pairs = read_ledger(path, claim.target or target, suite).get(name, [])
+        if pairs:
+            found[name] = outcome(claim, pairs, suite)
+    return found
+
+
+def drawn(found: dict[str, Outcome], count: int, seed: int) -> list[str]:
+    """Return ``count`` of the decided claims, drawn at random with this seed."""
+    decided = sorted(name for name, one in found.items() if one.verdict in DECIDED)
+    return random.Random(seed).sample(decided, min(count, len(decided)))
+
+
+def repeated(path: Path, target: str, found: dict[str, Outcome]) -> list[tuple[str, str, str]]:
+    """Return (claim, verdict, verdict on other prompts and seeds) of the claims that were repeated."""
+    again = outcomes(path, target, 1)
+    return [
+        (name, found[name].verdict, one.verdict)
+        for name, one in again.items()
+        if one.verdict in DECIDED and name in found
+    ]
+
+
+def largest(claim: Claim, pairs: Sequence[Pair]) -> Pair:
+    """Return the pair with the largest effect in the claim's direction."""
+    sign = 1 if QUANTITIES[claim.quantity][1] else -1
+    return max(pairs, key=lambda pair: sign * (pair.ours - pair.baseline))
+
+
+def cards(found: dict[str, Outcome], path: Path, target: str, when: str) -> dict[str, Any]:
+    """Return what the page's cards say of each claim: verdict, figures and interval, and the prompt and
+    seed of the pair with the largest effect."""
+    shown: dict[str, Any] = {}
+    for name, (_, claim) in listed().items():
+        one, where = found.get(name, Outcome(OPEN)), claim.target or target
+        card: dict[str, Any] = {"verdict": one.verdict, "pairs": one.pairs, "why": one.why, "target": where}
+        if one.low is not None:
+            figures = {"ours": one.ours, "baseline": one.baseline, "low": one.low, "high": one.high}
+            card |= {key: round(float(value or 0), 4) for key, value in figures.items()}
+            best = largest(claim, read_ledger(path, where)[name])
+            prompt = next(
+                item.prompt for item in prompts(claim.tasks, claim.target, 0) if item.number == best.prompt
+            )
+            card["show"] = {"prompt": prompt, "seed": best.seed}
+        shown[name] = card
+    return {"when": when, "target": target, "claims": shown}
 
 
 def false_discoveries(outcomes: Iterable[Outcome]) -> dict[str, float]:
     """Return {tried, shown, by_chance, rate}: how many claims were decided or given up, how many are shown,
     how many of them at most would be expected if none had an effect (half of LEVEL each), and the
     false-discovery rate that this bounds (Benjamini and Hochberg)."""
-    tried = [one for one in outcomes if one.verdict in (SHOWN, OPPOSITE, NOT_SHOWN)]
+    tried = [one for one in outcomes if one.verdict in DECIDED]
     shown = sum(one.verdict == SHOWN for one in tried)
     by_chance = len(tried) * LEVEL / 2
     return {
@@ -249,44 +427,88 @@ def false_discoveries(outcomes: Iterable[Outcome]) -> dict[str, float]:
     }
 
 
-def page(outcomes: dict[str, Outcome], target: str, when: str, command: str) -> str:
-    """Return docs/claims.md: one line for each claim of the catalogue."""
-    rows = []
+def page(
+    found: dict[str, Outcome],
+    target: str,
+    when: str,
+    command: str,
+    again: Sequence[tuple[str, str, str]] = (),
+) -> str:
+    """Return docs/claims.md: one line for each claim of the catalogue. again: claims that were repeated."""
+    rows: list[str] = []
     for name, (method, claim) in listed().items():
-        one = outcomes.get(name, Outcome(OPEN))
+        one = found.get(name, Outcome(OPEN))
         quantity, better = QUANTITIES[claim.quantity]
-        numbers = "" if one.low is None else f"{one.baseline:.3g} to {one.ours:.3g}"
+        numbers = "" if one.low is None else f": {one.baseline:.3g} to {one.ours:.3g}"
         effect = "" if one.low is None else f"{one.low:+.3g} to {one.high:+.3g}"
+        why = one.why or (claim.why if one.verdict in (OPPOSITE, NOT_SHOWN) else "")
         rows.append(
-            f"| {method.title} | {claim.text} | {condition(claim)} | {claim.figure} ({claim.place}) | "
-            f"{quantity}{'' if better else ', fewer is better'}: {numbers} | {effect} | {one.pairs or ''} | "
-            f"{one.verdict}{': ' + one.why if one.why else ''} |"
+            f"| {method.title} | {claim.text} | {condition(claim)} | {in_paper(claim)} | "
+            f"{quantity}{'' if better else ', fewer is better'}{numbers} | {effect} | {one.pairs or ''} | "
+            f"{one.verdict}{': ' + why if why else ''} |"
         )
-    rate = false_discoveries(outcomes[name] for name in listed() if name in outcomes)
+    counts = {verdict: sum(one.verdict == verdict for one in found.values()) for verdict in DECIDED}
+    rate = false_discoveries(found.values())
     summary = TEXTS["summary"].format(
-        target=target, when=when, command=command, level=LEVEL, looks=", ".join(map(str, LOOKS)), **rate
+        target=target,
+        level=LEVEL,
+        looks=", ".join(map(str, LOOKS)),
+        **rate,
+        all=len(rows),
+        opposite=counts[OPPOSITE],
+        not_shown=counts[NOT_SHOWN],
     )
-    return "\n".join(
-        [TEXTS["title"], "", summary, "", TEXTS["head"], "|---|---|---|---|---|---|---:|---|", *rows, ""]
-    )
+    same = sum(first == second for _, first, second in again)
+    lines = [TEXTS["title"], "", summary, ""]
+    if again:
+        names = ", ".join(f"{name} ({first}; {second})" for name, first, second in again)
+        lines += [TEXTS["again"].format(count=len(again), same=same, names=names), ""]
+    lines += [TEXTS["written"].format(when=when, command=command), ""]
+    return "\n".join([*lines, TEXTS["head"], "|---|---|---|---|---|---|---:|---|", *rows, ""])
+
+
+def in_paper(claim: Claim) -> str:
+    """Return the paper's figure and its place."""
+    return f"{claim.figure} ({claim.place})" if claim.figure else "not given"
 
 
 def condition(claim: Claim) -> str:
     """Return the condition under which a claim is tried, and its baseline."""
     knobs = [", ".join(f"{k}={v}" for k, v in some.items()) for some in (claim.knobs, claim.baseline_knobs)]
     words = [f"temperature {claim.temperature:g}", ", ".join(claim.tasks) or "all tasks"]
+    words += [f"on {claim.target}"] if claim.target else []
     words += [f"{claim.requests} requests at once"] if claim.requests > 1 else []
     words += ["request answered before"] if claim.repeated else []
-    against = f"against {catalogue()[claim.baseline].title}" + (f" ({knobs[1]})" if knobs[1] else "")
-    return "; ".join([*words, *([knobs[0]] if knobs[0] else []), against])
+    words += {"prompt": ["the prompt is the predicted output"], "schema": ["JSON schema"]}.get(
+        claim.given, []
+    )
+    words += [f"a draft pass costs {claim.step:g}"] if claim.quantity == "modelled_time" else []
+    words += [knobs[0]] if knobs[0] else []
+    if claim.quantity in WITHOUT_IT:
+        return "; ".join([*words, WITHOUT_WORDS[claim.quantity]])
+    share = f"{claim.factor:g} times " if claim.factor != 1 else ""
+    against = f"against {share}{catalogue()[claim.baseline].title}" + (f" ({knobs[1]})" if knobs[1] else "")
+    return "; ".join([*words, against])
 
 
+WITHOUT_WORDS = {  # the baseline of quantities that are counted in one run
+    "equal_drafts": "against token-by-token rejection of the same drafts",
+    "padded_rows": "against the same batch, padded",
+    "cache_read": "against plain decoding of the same tokens",
+    "chip_time": "against the same chip with its host",
+    "expert_bytes": "against as many passes of one token",
+    "draft_layers": "against all layers one after another",
+    "inner_passes": "against one pass for each token",
+}
 TEXTS = {
     "title": "# What each paper claims, and what happens here",
-    "summary": "Each claim is tried on {target}, the method beside its own baseline on the same prompts and seeds, in turns, until "
-    "the interval of the mean difference excludes zero (read after {looks} pairs, level {level:g} over all readings). {shown} of "
-    "{tried} claims that were tried to the end are shown. If none of them had an effect, {by_chance:.2g} would be shown by chance; so "
-    "at most {rate:.0%} of those shown are expected to be false. The quantities are counts and do not depend on the machine's "
-    "speed. {when}; written by `{command}`.",
+    "summary": "Each claim is tried on {target} (or on the target that its condition names), the method beside its own baseline on the "
+    "same prompts and seeds, in turns, until the interval of the mean difference excludes zero (read after {looks} pairs, or when the "
+    "prompts are used up; level {level:g} over all readings). Of {all} claims {tried} were tried to the end: {shown} are shown, "
+    "{opposite} opposite, {not_shown} not shown. If none of them had an effect, {by_chance:.2g} would be shown by chance; so at most "
+    "{rate:.0%} of those shown are expected to be false. The quantities are counts and do not depend on the machine's speed; modelled "
+    "times count passes. The papers' figures are of other models and mostly of times; they say what is claimed, not what to expect.",
+    "again": "{count} claims drawn at random were repeated with other seeds on other prompts: {same} have the same verdict. {names}.",
+    "written": "{when}; written by `{command}`.",
     "head": "| method | claim | condition | the paper | baseline to method | difference | pairs | verdict |",
 }

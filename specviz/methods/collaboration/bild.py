@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...core import Budget, Knob, Method, Parts, Policy
+from ...core.claim import Claim
 
 if TYPE_CHECKING:
     from ...core import State
@@ -61,5 +62,14 @@ METHOD = Method(
     differs="As the authors' code: only the first token that deviates too far is examined, so rollback 0 is not exact either. The paper "
     "fine-tunes encoder-decoder models to agree; any pair runs here.",
     compared="code",
+    claims=(
+        Claim(
+            "The large model runs less than once for each token.",
+            "autoregressive",
+            "accepted_length",
+            figure="up to 2.12 times faster than plain decoding",
+            place="abstract of 2302.07863",
+        ),
+    ),
     build=build,
 )

@@ -4,6 +4,7 @@ refines it (Chen et al. 2411.17787)."""
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, large_scales: int) -> Parts:
@@ -45,5 +46,17 @@ METHOD = Method(
     compared="notes",
     published={"large_scales": 8},
     aliases=("collaborative decoding", "next-scale prediction", "VAR"),
+    claims=(
+        Claim(
+            "A small model paints the last scales: fewer parameters are read for a picture.",
+            "autoregressive",
+            "parameters_read",
+            figure="1.7 times faster, memory halved",
+            place="abstract of 2411.17787",
+            target="specviz-scales",
+            temperature=1.0,
+            tokens=128,
+        ),
+    ),
     build=build,
 )

@@ -6,6 +6,7 @@ et al. 2311.08981)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, beta: float, alpha: float, router: str, gamma: int) -> Parts:
@@ -67,5 +68,16 @@ METHOD = Method(
     differs="As the authors' code, without the router that is a trained classifier. Drafts are verified against the mixture, as its "
     "speculative form does.",
     compared="code",
+    claims=(
+        Claim(
+            "A router asks the second model for a part of the tokens only.",
+            "contrastive_decoding",
+            "asked_share",
+            figure="fewer than 20 % of the tokens need the large model",
+            place="abstract of 2406.12295",
+            knobs={"router": "delta"},
+            baseline_knobs={"router": "always"},
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ target pass."""
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, window: int, limit: float, dwell: int) -> Parts:
@@ -47,5 +48,14 @@ METHOD = Method(
     loses="A small model that is sure and wrong is never corrected: this is the small model's text wherever entropy is low.",
     differs="The rule is the paper's: the mean entropy of the last distributions, a limit, and a shortest turn. The paper gives no "
     "values; ours are chosen here, and the large model writes first.",
+    claims=(
+        Claim(
+            "The large model writes a part of the tokens only.",
+            "autoregressive",
+            "accepted_length",
+            figure="43 % of the tokens by the large model (11B), 96.7 % of its quality",
+            place="abstract of 2502.06833",
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ large model's."""
 from __future__ import annotations
 
 from ...core import Drafter, Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, least: float, step: str, longest: int, first: int) -> Parts:
@@ -55,5 +56,16 @@ METHOD = Method(
     differs="The grade of a step is computed from the target's probabilities, not written by it in words. Steps are sentences by "
     "default. An answer ends with the target's end token, not at two equal steps or a boxed result.",
     published={"step": "paragraph", "longest": 512},
+    claims=(
+        Claim(
+            "The small model writes steps that the large one only grades: fewer passes of the large one.",
+            "autoregressive",
+            "accepted_length",
+            figure="1.5 to 2.5 times faster than the large model alone",
+            place="abstract of 2504.07891",
+            tokens=128,
+            knobs={"least": 5.0},
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ acceptance."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, most: int, threshold: float, learn: bool) -> Parts:
@@ -40,5 +41,13 @@ METHOD = Method(
     compared="code",
     published={"threshold": 0.4, "learn": True, "most": 20},
     aliases=("assistant_confidence_threshold", "draft-p-min"),
+    claims=(
+        Claim(
+            "Stopping at a low probability discards fewer draft tokens than a fixed length.",
+            "speculative",
+            "discarded",
+            baseline_knobs={"gamma": 4},
+        ),
+    ),
     build=build,
 )

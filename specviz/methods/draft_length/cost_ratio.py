@@ -5,6 +5,7 @@ verification, choose the length with the highest expected tokens per second (Lev
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, first: int, most: int) -> Parts:
@@ -31,5 +32,15 @@ METHOD = Method(
     differs="The formula is the paper's. It does not say how acceptance and cost are estimated; here both are measured while decoding.",
     compared="formula",
     by_time=True,
+    claims=(
+        Claim(
+            "The length that fits cost and acceptance costs less modelled time than a long fixed one.",
+            "speculative",
+            "modelled_time",
+            figure="2 to 3 times faster than plain decoding",
+            place="abstract of 2211.17192, T5-XXL",
+            baseline_knobs={"gamma": 8},
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ is kept, so the output stays exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 
 def build(kit, threshold: float, most: int) -> Parts:
@@ -41,6 +42,16 @@ METHOD = Method(
             "A classifier that decides from the draft's probabilities whether to go on drafting.",
             "specviz.models.draft_length",
             after="draft",
+        ),
+    ),
+    claims=(
+        Claim(
+            "A learned stop costs less modelled time than a fixed length.",
+            "speculative",
+            "modelled_time",
+            figure="10.3 % faster than the best fixed length",
+            place="abstract of 2405.04304",
+            baseline_knobs={"gamma": 4},
         ),
     ),
     build=build,

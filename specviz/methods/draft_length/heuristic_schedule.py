@@ -4,6 +4,7 @@ round, one fewer after any other."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, first: int, up: int, down: int, most: int) -> Parts:
@@ -34,5 +35,13 @@ METHOD = Method(
     compared="code",
     aliases=("num_assistant_tokens_schedule heuristic",),
     published={"most": 0},
+    claims=(
+        Claim(
+            "A length that follows success costs less modelled time than a fixed one.",
+            "speculative",
+            "modelled_time",
+            baseline_knobs={"gamma": 5},
+        ),
+    ),
     build=build,
 )

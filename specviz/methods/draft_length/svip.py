@@ -4,6 +4,7 @@ The square root of the entropy is an upper bound of the rejection probability.""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, most: int, limit: float, scale: float) -> Parts:
@@ -31,5 +32,16 @@ METHOD = Method(
     differs="The rule is the authors'. They compute the entropy before the temperature is applied, and draft up to 40 tokens.",
     compared="code",
     published={"most": 40},
+    claims=(
+        Claim(
+            "An entropy stop costs less modelled time than a fixed length.",
+            "speculative",
+            "modelled_time",
+            figure="up to 20 % faster than fixed lengths on SpecBench",
+            place="abstract of 2411.18462",
+            baseline_knobs={"gamma": 4},
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )

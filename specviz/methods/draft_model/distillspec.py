@@ -5,6 +5,7 @@ the weights differ."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -30,5 +31,14 @@ METHOD = Method(
     "serves all tasks. The target's distribution is stored as its top tokens and one outcome for the rest.",
     aliases=("distilled draft", "on-policy distillation", "GKD"),
     trains=(Trained("distillspec", "The draft model, distilled on its own samples.", after="draft"),),
+    claims=(
+        Claim(
+            "Distilling from the target makes a draft model that keeps more than plain training (TVD++'s start).",
+            "fastdraft",
+            "accepted_length",
+            figure="10 to 45 % faster than speculative decoding",
+            place="abstract of 2310.08461",
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ differ."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -34,6 +35,15 @@ METHOD = Method(
     trains=(
         Trained(
             "fastdraft", "A draft model pretrained and then finetuned on the target's answers.", after="draft"
+        ),
+    ),
+    claims=(
+        Claim(
+            "A small draft trained on the target's own texts drafts well.",
+            "autoregressive",
+            "accepted_length",
+            figure="up to 2 times faster (summaries, instructions)",
+            place="abstract of 2411.11055",
         ),
     ),
     build=build,

@@ -4,6 +4,7 @@ that of speculative decoding; a note adds the modelled time and energy of each r
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 from ...core.note_kind import note
 
 
@@ -78,5 +79,12 @@ METHOD = Method(
         )
     },
     aliases=("hardware accelerator", "FPGA", "on-chip rollback"),
+    claims=(
+        Claim(
+            "A chip that accepts and rolls back itself saves the host's part of a round (modelled).",
+            "speculative",
+            "chip_time",
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ exact at every temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -39,6 +40,16 @@ METHOD = Method(
             "specviz.models.masked",
             after="draft",
             one_pass=True,
+        ),
+    ),
+    claims=(
+        Claim(
+            "The whole draft takes one pass of the draft model.",
+            "speculative",
+            "draft_passes",
+            figure="3.67 times plain decoding, 1.15 times EAGLE-3",
+            place="abstract of 2504.18583v4, LLaMA3.1-8B",
+            knobs={"gamma": 4},
         ),
     ),
     build=build,

@@ -5,6 +5,7 @@ token is sampled, so the output stays exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 SIZES = {"adaptive": None, "half": 0, "three quarters": 1, "whole": -1}
 
@@ -48,6 +49,16 @@ METHOD = Method(
     aliases=("sorted speculative decoding", "nested exits", "many-in-one draft"),
     trains=(
         Trained("s2d", "A draft model with sizes inside each other, which share layers.", after="draft"),
+    ),
+    claims=(
+        Claim(
+            "Sorted sub-models draft with fewer layers.",
+            "s2d",
+            "draft_layers",
+            figure="1.21 times plain decoding, 1.07 with all draft layers (7B)",
+            place="the authors' plot script for 2407.01955",
+            baseline_knobs={"size": "whole"},
+        ),
     ),
     build=build,
 )

@@ -5,6 +5,7 @@ decoding; only the weights differ."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -34,6 +35,15 @@ METHOD = Method(
             "tvdpp",
             "The draft model, trained on the total variation distance with policy gradients.",
             after="draft",
+        ),
+    ),
+    claims=(
+        Claim(
+            "A draft aligned with the target by TVD++ drafts well.",
+            "autoregressive",
+            "accepted_length",
+            figure="up to 2.3 tokens a pass",
+            place="abstract of 2403.00858",
         ),
     ),
     build=build,

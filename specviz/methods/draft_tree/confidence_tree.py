@@ -5,6 +5,7 @@ the best of all levels (the dynamic trees of EAGLE-2, Li et al. 2406.16858, here
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, beam: int, depth: int, nodes: int, gain: float, with_temperature: bool) -> Parts:
@@ -50,5 +51,16 @@ METHOD = Method(
     loses="Most nodes that are grown are cut again, which costs draft passes with many tokens.",
     differs="The tree is EAGLE-2's, but a separate draft model grows it instead of a head on the target's features.",
     published={"beam": 10, "depth": 6, "nodes": 59, "gain": 0.0},
+    claims=(
+        Claim(
+            "A tree grown by confidence keeps more than a chain of as many tokens.",
+            "speculative",
+            "accepted_length",
+            figure="20 to 40 % faster than EAGLE's fixed tree",
+            place="abstract of 2406.16858",
+            knobs={"nodes": 8, "gain": 0.0, "beam": 4, "depth": 8},
+            baseline_knobs={"gamma": 8},
+        ),
+    ),
     build=build,
 )

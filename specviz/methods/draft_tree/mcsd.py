@@ -5,6 +5,7 @@ proposed again."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, first: int, later: int, depth: int, draft_temperature: float) -> Parts:
@@ -41,5 +42,17 @@ METHOD = Method(
     loses="Most of the 28 nodes of the paper's tree are wasted when the draft is nearly always right; the default here has six.",
     differs="As published, sampled without replacement. The draft's temperature is the run's unless it is set.",
     published={"first": 4, "later": 2, "depth": 3},
+    claims=(
+        Claim(
+            "Several candidates at a place keep more than one.",
+            "speculative",
+            "accepted_length",
+            figure="higher acceptance than speculative decoding",
+            place="abstract of 2401.06706",
+            temperature=1.0,
+            knobs={"first": 4, "later": 2, "depth": 3},
+            baseline_knobs={"gamma": 3},
+        ),
+    ),
     build=build,
 )

@@ -4,6 +4,7 @@ nodes with the highest path probability (Wang et al. 2406.17276)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, nodes: int, depth: int, gain: float, with_temperature: bool) -> Parts:
@@ -36,5 +37,16 @@ METHOD = Method(
     loses="With an overconfident draft, which grows deep trees that fail at the root.",
     differs="As in the paper, where the newest level counts. The authors' program leaves it out of the sum and of the tree.",
     published={"nodes": 50},
+    claims=(
+        Claim(
+            "A tree of the largest expected length keeps more than a chain of as many tokens.",
+            "speculative",
+            "accepted_length",
+            figure="up to 3.2 times plain decoding",
+            place="abstract of 2406.17276",
+            knobs={"nodes": 8, "gain": 0.0},
+            baseline_knobs={"gamma": 8},
+        ),
+    ),
     build=build,
 )

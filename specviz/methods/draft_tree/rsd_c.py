@@ -5,6 +5,7 @@ replacement, verified recursively, each against the residual of its earlier sibl
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, branches: int, depth: int) -> Parts:
@@ -32,5 +33,17 @@ METHOD = Method(
     loses="Half of all nodes are leaves far from the root, where acceptance is unlikely; RSD-S spends them better.",
     differs="As published; the paper's trees are larger.",
     compared="formula",
+    claims=(
+        Claim(
+            "Siblings drawn without replacement keep more than independent ones.",
+            "draft_tree",
+            "accepted_length",
+            figure="better at equal draft lengths",
+            place="abstract of 2402.14160",
+            temperature=1.0,
+            knobs={"branches": 3, "depth": 2},
+            baseline_knobs={"children": "independent", "width": 3, "depth": 2, "nodes": 12},
+        ),
+    ),
     build=build,
 )

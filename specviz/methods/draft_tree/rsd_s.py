@@ -4,6 +4,7 @@ replacement by Gumbel top-k (RSD-S, Jeon et al. 2402.14160)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, width: int, depth: int) -> Parts:
@@ -30,5 +31,17 @@ METHOD = Method(
     differs="As published; the paper's beams have up to twelve nodes.",
     compared="formula",
     published={"width": 12, "depth": 6},
+    claims=(
+        Claim(
+            "Sequences drawn without replacement keep more than independent siblings.",
+            "draft_tree",
+            "accepted_length",
+            figure="better at equal draft lengths",
+            place="abstract of 2402.14160",
+            temperature=1.0,
+            knobs={"width": 4, "depth": 3},
+            baseline_knobs={"children": "independent", "width": 3, "depth": 2, "nodes": 12},
+        ),
+    ),
     build=build,
 )

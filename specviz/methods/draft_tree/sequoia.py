@@ -39,13 +39,14 @@ METHOD = Method(
     by_time=True,
     claims=(
         Claim(
-            "A tree shaped by measured acceptance keeps more than a chain of as many nodes.",
+            "A tree shaped by measured acceptance keeps more than a chain of as many tokens.",
             "speculative",
             "accepted_length",
-            "up to 33 % more than sequences and other trees",
-            "abstract of 2402.12374, from memory",
-            knobs={"nodes": 8},
+            figure="up to 4.04 times plain decoding on an A100",
+            place="abstract of 2402.12374",
+            knobs={"nodes": 8, "width": 4},
             baseline_knobs={"gamma": 8},
+            temperature=1.0,
         ),
     ),
     build=build,

@@ -6,6 +6,7 @@ temperature 0 siblings are the top-k tokens. With several draft models, the unio
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 DRAFTS = ("draft", "wide", "deep")
 
@@ -51,5 +52,16 @@ METHOD = Method(
     differs="As published, but siblings are tested in the order they were sampled instead of a random one, and the draft models were not "
     "boosted for each other.",
     published={"width": 3, "split": 3, "depth": 8},
+    claims=(
+        Claim(
+            "A tree of several continuations keeps more than one chain as deep.",
+            "speculative",
+            "accepted_length",
+            figure="1.5 to 2.8 times other serving systems",
+            place="abstract of 2305.09781",
+            baseline_knobs={"gamma": 4},
+            knobs={"width": 3, "split": 1, "depth": 4},
+        ),
+    ),
     build=build,
 )

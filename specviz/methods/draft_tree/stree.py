@@ -4,6 +4,7 @@ touch (Wu et al. 2505.14969)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, shape: str, verifier: str) -> Parts:
@@ -47,5 +48,18 @@ METHOD = Method(
     compared="code",
     published={"shape": "12 places"},
     aliases=("STree", "state-space tree scan", "mamba speculative decoding"),
+    claims=(
+        Claim(
+            "State-space models verify a tree: more is kept than from a chain as deep.",
+            "speculative",
+            "accepted_length",
+            figure="faster than speculative decoding of state-space models",
+            place="abstract of 2505.14969",
+            target="Llama-specviz-mamba",
+            baseline_knobs={"gamma": 4},
+            tasks=("story",),
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import Budget, Drafter, Knob, Method, Parts, StopBelowProbability
+from ...core.claim import Claim
 
 LOOKUPS = ("prompt lookup", "suffixes", "n-gram pool")
 MODELS = ("draft model", "Medusa", "EAGLE", "EAGLE-3")
@@ -115,5 +116,15 @@ METHOD = Method(
     relative="copy_or_draft",
     published={"caution": 0.0},
     aliases=("--spec-type", "spec-type list", "combined drafters", "ngram-mod + draft"),
+    claims=(
+        Claim(
+            "A second drafter, asked where the first finds nothing, adds to it.",
+            "suffix_decoding",
+            "accepted_length",
+            figure="15 and 24 % faster on rewrites of files",
+            place="users' measurements, lmstudio-bug-tracker 2409",
+            knobs={"then": "draft model"},
+        ),
+    ),
     build=build,
 )

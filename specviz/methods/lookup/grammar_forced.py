@@ -4,6 +4,7 @@ drafts the rest."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, most: int, gamma: int, ngram: int, rest: str) -> Parts:
@@ -41,5 +42,13 @@ METHOD = Method(
     "that the grammar allows stays possible, and the output is that of plain constrained decoding.",
     aliases=("jump-forward", "fast-forward tokens", "structured output"),
     relative="prompt_lookup",
+    claims=(
+        Claim(
+            "What the grammar forces is a free draft.",
+            "prompt_lookup",
+            "accepted_length",
+            given="schema",
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ the input exactly once."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int, longest: int, from_start: bool) -> Parts:
@@ -37,5 +38,15 @@ METHOD = Method(
     compared="code",
     published={"gamma": 1024},
     aliases=("IAD", "aggressive decoding", "input-guided"),
+    claims=(
+        Claim(
+            "Copying from the input saves most passes where the output resembles it.",
+            "autoregressive",
+            "accepted_length",
+            figure="7 to 9 times plain decoding (grammar correction)",
+            place="abstract of 2205.10350",
+            tasks=("edit", "quote", "cite"),
+        ),
+    ),
     build=build,
 )

@@ -4,6 +4,7 @@ is extended by its continuation in the context (Liu et al. 2507.01449)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, nodes: int, longest: int, reach: int) -> Parts:
@@ -30,5 +31,14 @@ METHOD = Method(
     loses="On a CPU each branch is a row to pay for, and second thoughts about the last word are seldom the next one.",
     differs="As the authors' code, but equal branches are merged.",
     published={"nodes": 64},
+    claims=(
+        Claim(
+            "The last logits guess the token after next and so find more copies.",
+            "prompt_lookup",
+            "accepted_length",
+            figure="up to 2.61 times faster, 3.28 tokens a pass",
+            place="abstract of 2507.01449",
+        ),
+    ),
     build=build,
 )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 from . import CAUTION
 
 
@@ -50,5 +51,13 @@ METHOD = Method(
     "value must be twice as frequent as the next one; this factor is ours.",
     published={"key": 12, "gamma": 48, "caution": 0.0},
     aliases=("ngram-simple", "ngram-map-k", "ngram-map-k4v", "llama.cpp"),
+    claims=(
+        Claim(
+            "A map of n-grams drafts long copies.",
+            "autoregressive",
+            "accepted_length",
+            tasks=("edit", "quote", "cite"),
+        ),
+    ),
     build=build,
 )

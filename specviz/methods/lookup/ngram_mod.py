@@ -4,6 +4,7 @@ follows it token by token."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 from . import CAUTION
 
 
@@ -42,5 +43,13 @@ METHOD = Method(
     differs="The table has 65,536 entries instead of four million, and the cost gate is ours.",
     published={"key": 24, "least": 48, "caution": 0.0},
     aliases=("ngram-mod", "ngram-cache", "llama.cpp"),
+    claims=(
+        Claim(
+            "A pool of n-grams drafts long copies.",
+            "autoregressive",
+            "accepted_length",
+            tasks=("edit", "quote", "cite"),
+        ),
+    ),
     build=build,
 )

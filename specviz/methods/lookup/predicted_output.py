@@ -4,6 +4,7 @@ drafts; the output is still the target's. Without such a text the prompt is the 
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 from . import CAUTION
 
 
@@ -37,5 +38,14 @@ METHOD = Method(
     differs="The APIs do not publish how they find their position again after a mismatch. Here it is the longest suffix of the answer "
     "that occurs in the prediction, with our cost gate. Without a prediction the prompt is used.",
     aliases=("predicted outputs", "prediction", "speculative edits"),
+    claims=(
+        Claim(
+            "An answer that the caller expects saves passes.",
+            "autoregressive",
+            "accepted_length",
+            tasks=("edit", "quote", "cite"),
+            given="prompt",
+        ),
+    ),
     build=build,
 )

@@ -4,6 +4,7 @@ decides which retrieved branches are kept (Quan et al. 2503.03434)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, depth: int, nodes: int, width: int, found: int, reach: int, top: int) -> Parts:
@@ -46,5 +47,16 @@ METHOD = Method(
     differs="Merging and pruning are the paper's. Its numbers are not public; ours are from a re-implementation. Retrieval uses this "
     "text and earlier answers, by counts.",
     published={"depth": 5, "nodes": 60, "width": 8, "found": 32},
+    claims=(
+        Claim(
+            "A retrieved tree joined to the draft's keeps more than the draft's chain.",
+            "speculative",
+            "accepted_length",
+            figure="best of the methods compared",
+            place="abstract of 2503.03434",
+            baseline_knobs={"gamma": 3},
+            tasks=("edit", "quote", "cite"),
+        ),
+    ),
     build=build,
 )

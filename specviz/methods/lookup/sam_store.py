@@ -5,6 +5,7 @@ matches."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 from . import CAUTION
 
 
@@ -54,5 +55,15 @@ METHOD = Method(
     compared="code",
     published={"least": 5, "bias": 5, "caution": 0.0},
     aliases=("SAM", "SAMD"),
+    claims=(
+        Claim(
+            "A library added to the automaton drafts more than the running text.",
+            "sam_decoding",
+            "accepted_length",
+            figure="2.27 times plain decoding with Token Recycling",
+            place="abstract of 2411.10666",
+            tasks=("chat", "code", "prose"),
+        ),
+    ),
     build=build,
 )

@@ -4,6 +4,7 @@ this text or an earlier answer (the hybrid of Oliaro et al. 2411.04975)."""
 from __future__ import annotations
 
 from ...core import Budget, Knob, Method, Parts, StopBelowProbability
+from ...core.claim import Claim
 
 
 def build(kit, match: int, copied: int, factor: float, gamma: int, least: float) -> Parts:
@@ -47,5 +48,15 @@ METHOD = Method(
     differs="SuffixDecoding uses a copy if its expected length exceeds the other draft's; here the length of the match decides. The "
     "draft model stops below a confidence threshold, which is ours.",
     aliases=("suffix + draft model", "suffix hybrid", "arctic"),
+    claims=(
+        Claim(
+            "On requests that repeat, suffixes over a draft model keep more than the draft model.",
+            "speculative",
+            "accepted_length",
+            figure="217 tokens/s, 148 with suffixes alone (HumanEval)",
+            place="notes on 2411.04975, of the hybrid",
+            repeated=True,
+        ),
+    ),
     build=build,
 )

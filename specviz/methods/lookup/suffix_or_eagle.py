@@ -4,6 +4,7 @@ or an earlier answer (the hybrid of Oliaro et al. 2411.04975)."""
 from __future__ import annotations
 
 from ...core import Budget, Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(
@@ -69,5 +70,15 @@ METHOD = Method(
     loses="A repetition that goes on differently pushes the head aside for a round; on fresh text it is the head alone.",
     differs="SuffixDecoding uses a copy if its expected length exceeds the other draft's; here the length of the match decides.",
     aliases=("suffix + EAGLE", "SAMD[EAGLE2]", "suffix hybrid", "arctic"),
+    claims=(
+        Claim(
+            "On requests that repeat, suffixes over EAGLE keep more than EAGLE-2.",
+            "eagle2",
+            "accepted_length",
+            figure="217 tokens/s, 148 with suffixes alone (HumanEval)",
+            place="notes on 2411.04975, Llama-3.1-8B",
+            repeated=True,
+        ),
+    ),
     build=build,
 )

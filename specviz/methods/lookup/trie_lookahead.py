@@ -4,6 +4,7 @@ frequencies; the most frequent continuations of the text are the draft tree (Zha
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, length: int, longest: int, nodes: int, wide: int) -> Parts:
@@ -34,5 +35,14 @@ METHOD = Method(
     "once they are complete, as published.",
     published={"nodes": 64},
     aliases=("NGRAM", "lookahead (Ant)", "PainlessInferenceAcceleration", "SGLang ngram"),
+    claims=(
+        Claim(
+            "Branches of a trie draft several tokens a pass.",
+            "autoregressive",
+            "accepted_length",
+            figure="2.66 to 6.26 times plain decoding",
+            place="abstract of 2312.12728",
+        ),
+    ),
     build=build,
 )

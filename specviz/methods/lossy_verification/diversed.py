@@ -4,6 +4,7 @@ weight draws the exact line between speed and fidelity."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int, weight: float) -> Parts:
@@ -34,5 +35,13 @@ METHOD = Method(
     compared="formula",
     relative="lenience",
     aliases=("assistant_ensemble_weight", "static ensemble verification"),
+    claims=(
+        Claim(
+            "Judged by a mixture of both distributions, more of the same drafts is kept.",
+            "speculative",
+            "equal_drafts",
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )

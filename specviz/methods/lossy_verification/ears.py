@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int, tolerance: float) -> Parts:
@@ -37,5 +38,13 @@ METHOD = Method(
     "sources in reach do not say what theirs is.",
     relative="lenience",
     aliases=("VLLM_EARS_TOLERANCE", "efficient adaptive rejection sampling"),
+    claims=(
+        Claim(
+            "A tolerance where the target is unsure keeps more of the same drafts.",
+            "speculative",
+            "equal_drafts",
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )

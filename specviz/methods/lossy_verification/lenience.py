@@ -5,6 +5,7 @@ distribution; the deviation is measured at every token."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int, lenience: float) -> Parts:
@@ -37,5 +38,13 @@ METHOD = Method(
     loses="The text is the draft model's as much as the target's: facts and style slip first.",
     differs="The paper does not define what is sampled after a rejection; here it is the residual of the target's own distribution.",
     compared="formula",
+    claims=(
+        Claim(
+            "A lenient rule keeps more of the same drafts.",
+            "speculative",
+            "equal_drafts",
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )

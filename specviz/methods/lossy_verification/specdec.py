@@ -5,6 +5,7 @@ non-autoregressive model that fills a block of 25 tokens in one pass."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, beta: int, tau: float, gamma: int) -> Parts:
@@ -47,5 +48,15 @@ METHOD = Method(
     "drafts them one by one.",
     compared="code",
     published={"gamma": 25},
+    claims=(
+        Claim(
+            "Accepting any of the target's top tokens keeps more than exact matching.",
+            "speculative",
+            "accepted_length",
+            figure="about 5 times faster than plain decoding (translation)",
+            place="abstract of 2203.16487",
+            baseline_knobs={"gamma": 8},
+        ),
+    ),
     build=build,
 )

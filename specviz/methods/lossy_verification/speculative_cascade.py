@@ -5,6 +5,7 @@ draft's token where the target gives it nearly the probability of its own top-1 
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, alpha: float, gamma: int) -> Parts:
@@ -41,5 +42,15 @@ METHOD = Method(
     compared="formula",
     aliases=("SpecCascade", "cascade"),
     relative="speculative",
+    claims=(
+        Claim(
+            "A deferral test keeps more of the same drafts than the exact rule.",
+            "speculative",
+            "equal_drafts",
+            figure="better cost and quality than speculative decoding",
+            place="abstract of 2405.19261",
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ the entropy of the distribution (Medusa, Cai et al. 2401.10774; after typical sa
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int, floor: float, share: float, last: str) -> Parts:
@@ -44,5 +45,15 @@ METHOD = Method(
     wins="At temperature above 0, where the exact rule refuses good tokens by chance.",
     loses="It narrows the text to what is plausible: less variety than the target has. At temperature 0 it is exact.",
     differs="The rule is Medusa's; here it verifies a draft model's chain.",
+    claims=(
+        Claim(
+            "Typical acceptance keeps more of the same drafts than the exact rule.",
+            "speculative",
+            "equal_drafts",
+            figure="2.2 times faster without it, 2.8 with joint training",
+            place="full-paper notes on 2401.10774",
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )

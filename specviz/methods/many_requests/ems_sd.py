@@ -5,6 +5,7 @@ below a threshold."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, most: int, least: float) -> Parts:
@@ -40,5 +41,15 @@ METHOD = Method(
     loses="With one request there is nothing to pad; then it is a confidence threshold.",
     differs="The paper packs drafts and shifts each request's cache in one kernel; here each request has its own cache and attention. "
     "Drafts have different lengths because the draft model stops below a confidence threshold, which is ours.",
+    claims=(
+        Claim(
+            "Without padding the batch's passes hold fewer tokens.",
+            "speculative",
+            "padded_rows",
+            figure="2.85 times plain decoding, 16 requests",
+            place="a survey's figure for 2405.07542",
+            requests=4,
+        ),
+    ),
     build=build,
 )

@@ -4,6 +4,7 @@ costs of passes and drafts and the acceptance rate; under load it falls to 0 (Li
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, first: int, most: int) -> Parts:
@@ -35,5 +36,17 @@ METHOD = Method(
     "it; and while drafting is off, single requests try a draft for 2 % of the time.",
     aliases=("TurboSpec", "DSD", "goodput"),
     by_time=True,
+    claims=(
+        Claim(
+            "A length by goodput costs fewer tokens of the batch's passes than a long fixed one.",
+            "speculative",
+            "batch_rows",
+            figure="latency up to 3.2 times lower than plain decoding",
+            place="abstract of 2406.14066",
+            requests=4,
+            baseline_knobs={"gamma": 8},
+            tokens=96,
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ original target's."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 
 def build(kit, block: int) -> Parts:
@@ -42,6 +43,16 @@ METHOD = Method(
             "cllm",
             "An adapter of the target itself, trained to correct several tokens a forward pass.",
             "specviz.models.causal",
+        ),
+    ),
+    claims=(
+        Claim(
+            "Training for consistency makes Jacobi decoding converge faster.",
+            "jacobi",
+            "accepted_length",
+            figure="2.4 to 3.4 times plain decoding",
+            place="abstract of 2403.00835",
+            baseline_knobs={"block": 6},
         ),
     ),
     build=build,

@@ -4,6 +4,7 @@ in parallel until it converges, then the next block starts (Santilli et al. 2305
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, block: int, fill: str) -> Parts:
@@ -30,5 +31,14 @@ METHOD = Method(
     compared="code",
     published={"block": 3},
     aliases=("GS-Jacobi", "hybrid Jacobi"),
+    claims=(
+        Claim(
+            "Block by block, fixed-point iteration needs fewer passes than tokens.",
+            "autoregressive",
+            "accepted_length",
+            figure="up to 38 % faster (translation)",
+            place="abstract of 2305.10427",
+        ),
+    ),
     build=build,
 )

@@ -6,6 +6,7 @@ probability, which is exact because guesses are fixed before anything of the rou
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, block: int, window: str) -> Parts:
@@ -46,5 +47,14 @@ METHOD = Method(
     "(the rule of consistency models). The sliding window is ours.",
     compared="code",
     published={"window": "fixed", "block": 128},
+    claims=(
+        Claim(
+            "Fixed-point iteration needs fewer passes than tokens.",
+            "autoregressive",
+            "accepted_length",
+            figure="up to 38 % faster (translation)",
+            place="abstract of 2305.10427",
+        ),
+    ),
     build=build,
 )

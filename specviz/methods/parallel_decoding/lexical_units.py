@@ -5,6 +5,7 @@ here, without training, the last token is repeated in place of the blanks."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, blanks: int, sure: float) -> Parts:
@@ -38,5 +39,14 @@ METHOD = Method(
     "learn.",
     published={"blanks": 8, "sure": 0.9},
     aliases=("LUD",),
+    claims=(
+        Claim(
+            "Tokens that the model is sure of are written together.",
+            "autoregressive",
+            "accepted_length",
+            figure="33 % faster",
+            place="abstract of 2405.15208",
+        ),
+    ),
     build=build,
 )

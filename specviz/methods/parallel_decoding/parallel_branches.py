@@ -5,6 +5,7 @@ every section."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, branches: int, title: int, length: int) -> Parts:
@@ -41,5 +42,15 @@ METHOD = Method(
     differs="The paper requests the outline in its prompt, has the model mark it, and removes the marks. Here the outline is started for "
     "the model and stays in the answer. A branch ends with its line.",
     compared="code",
+    claims=(
+        Claim(
+            "Sections of an answer, written side by side, need fewer passes.",
+            "autoregressive",
+            "accepted_length",
+            figure="more than 100 % faster",
+            place="abstract of 2503.20533",
+            tokens=128,
+        ),
+    ),
     build=build,
 )

@@ -6,6 +6,7 @@ ones are resampled (Teng et al. 2410.01699).
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, window: int, init: str) -> Parts:
@@ -38,5 +39,16 @@ METHOD = Method(
     compared="code",
     published={"window": 16, "init": "random"},
     aliases=("SJD",),
+    claims=(
+        Claim(
+            "Above temperature 0 a probabilistic rule keeps more than exact fixed points.",
+            "autoregressive",
+            "accepted_length",
+            figure="fewer steps at equal quality of pictures",
+            place="abstract of 2410.01699",
+            target="specviz-pictures",
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ continues all of them; the most probable draft is used, the others are shown nex
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, drafts: int, length: int, best: int, ranking_temperature: float, blend: float) -> Parts:
@@ -51,5 +52,14 @@ METHOD = Method(
     loses="It is no faster for a single text: a pass still writes one token of each, and the blend makes it less exact.",
     differs="As published, with n-gram counts of this text instead of a corpus.",
     compared="code",
+    claims=(
+        Claim(
+            "Several continuations cost about as many passes as one.",
+            "autoregressive",
+            "texts",
+            figure="2.44 times faster for 3 drafts",
+            place="abstract of 2405.18400",
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ are better; this works on any model)."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, depth: int, nodes: int, wide: int, chain: int, match: int) -> Parts:
@@ -39,5 +40,15 @@ METHOD = Method(
     compared="code",
     published={"depth": 5, "nodes": 63, "wide": 10},
     aliases=("Make Some Noise", "MSN"),
+    claims=(
+        Claim(
+            "Retrieval and a tree keep more than Jacobi's chain.",
+            "jacobi",
+            "accepted_length",
+            figure="2.3 to 2.7 times plain decoding, with trained noise",
+            place="abstract of 2406.17404",
+            baseline_knobs={"block": 5},
+        ),
+    ),
     build=build,
 )

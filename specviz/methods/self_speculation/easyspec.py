@@ -6,6 +6,7 @@ sequentially."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 from ...core.needs import require_of_draft
 
 
@@ -56,5 +57,23 @@ METHOD = Method(
     differs="As published, except for two points: the tree's shape, which the paper does not give, and the order within a group, where "
     "each attention is added before its feed-forward. All layers share one device.",
     published={"drafts": "tree"},
+    claims=(
+        Claim(
+            "Layers side by side draft in fewer sequential steps.",
+            "speculative",
+            "draft_layers",
+            figure="drafting up to 1.62 times faster, accuracy falls by at most 7 %",
+            place="abstract of 2502.02493",
+        ),
+        Claim(
+            "Layers side by side keep nine tenths of what the same layers in sequence keep.",
+            "easyspec",
+            "accepted_length",
+            figure="accuracy falls by at most 7 %",
+            place="abstract of 2502.02493",
+            baseline_knobs={"group": 1},
+            factor=0.9,
+        ),
+    ),
     build=build,
 )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int, window: int, sinks: int) -> Parts:
@@ -35,5 +36,14 @@ METHOD = Method(
     "precision.",
     published={"window": 512},
     aliases=("StreamingLLM", "sparse KV", "self-speculation"),
+    claims=(
+        Claim(
+            "Drafting with a part of the cache reads fewer keys and values than plain decoding.",
+            "autoregressive",
+            "cache_read",
+            figure="up to 2.51 times plain decoding, batches of 32 to 256",
+            place="abstract of 2408.11049, Llama3.1-8B",
+        ),
+    ),
     build=build,
 )

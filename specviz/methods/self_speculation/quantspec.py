@@ -42,13 +42,21 @@ METHOD = Method(
     aliases=("KV int4", "quantized KV"),
     claims=(
         Claim(
+            "Drafting with a four-bit cache reads fewer keys and values than plain decoding.",
+            "autoregressive",
+            "cache_read",
+            figure="up to about 2.5 times plain decoding",
+            place="abstract of 2502.10424",
+        ),
+        Claim(
             "A draft over the whole cache in four bits is right more often than one over a part of it.",
             "magicdec",
             "kept_share",
-            "more than 90 % accepted",
-            "abstract of 2502.10424, from memory",
+            figure="more than 90 % accepted",
+            place="abstract of 2502.10424",
             knobs={"gamma": 3},
             baseline_knobs={"gamma": 3},
+            tasks=("edit", "quote", "cite"),
         ),
     ),
     build=build,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, speedup: int, gamma: int) -> Parts:
@@ -37,5 +38,13 @@ METHOD = Method(
     differs="The paper generates with these layers without verification; drafting with them is ours.",
     compared="code",
     aliases=("ULS",),
+    claims=(
+        Claim(
+            "An even choice of layers drafts for the whole: the layers are read less often.",
+            "autoregressive",
+            "layers_read",
+            why="half of the layers of a target that was not trained for it write another text; the paper fine-tunes",
+        ),
+    ),
     build=build,
 )

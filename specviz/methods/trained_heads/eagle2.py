@@ -5,6 +5,7 @@ is accepted with its target probability, which is exact at every temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float, with_temperature: bool) -> Parts:
@@ -63,5 +64,16 @@ METHOD = Method(
     compared="code",
     aliases=("eagle", "EAGLE", "EAGLE-2", "speculative-eagle-topk"),
     published={"top_k": 10, "depth": 6, "nodes": 59, "gain": 0.0},
+    claims=(
+        Claim(
+            "A tree that follows the draft's confidence keeps more than EAGLE's fixed one.",
+            "eagle",
+            "accepted_length",
+            figure="20 to 40 % faster than EAGLE",
+            place="abstract of 2406.16858",
+            knobs={"nodes": 8, "gain": 0.0, "top_k": 4},
+            baseline_knobs={"nodes": 8, "depth": 5},
+        ),
+    ),
     build=build,
 )

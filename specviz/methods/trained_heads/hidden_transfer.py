@@ -5,6 +5,7 @@ chosen: exact at every temperature."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
@@ -42,6 +43,15 @@ METHOD = Method(
             "hidden_transfer",
             "Matrices that turn an inner hidden state into pseudo states of the next tokens.",
             "specviz.models.in_target",
+        ),
+    ),
+    claims=(
+        Claim(
+            "Transferred states save passes without a draft model.",
+            "autoregressive",
+            "accepted_length",
+            figure="better than Medusa and self-speculative decoding",
+            place="abstract of 2404.12022",
         ),
     ),
     build=build,

@@ -5,6 +5,7 @@ the logits of these positions, so token rejection is exact."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -36,6 +37,15 @@ METHOD = Method(
             "pass_sampling",
             "Look-ahead embeddings, which predict later tokens within the target's forward pass.",
             "specviz.models.in_target",
+        ),
+    ),
+    claims=(
+        Claim(
+            "Look-ahead tokens save passes without a draft model.",
+            "autoregressive",
+            "accepted_length",
+            figure="up to 30 % faster",
+            place="abstract of 2311.13581",
         ),
     ),
     build=build,

@@ -5,6 +5,7 @@ hidden state predict the tokens after the next; the frozen target verifies them 
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts, Trained
+from ...core.claim import Claim
 
 
 def build(kit, depth: int, top: int, least: float) -> Parts:
@@ -53,6 +54,15 @@ METHOD = Method(
             "speculative_streaming",
             "Streams beside the states of the last layers, which run ahead of the text.",
             "specviz.models.in_target",
+        ),
+    ),
+    claims=(
+        Claim(
+            "Streams in the target draft in the pass that verifies.",
+            "autoregressive",
+            "accepted_length",
+            figure="1.8 to 3.1 times plain decoding",
+            place="abstract of 2402.11131",
         ),
     ),
     build=build,

@@ -5,6 +5,7 @@ form."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, width: int, depth: int, nodes: int) -> Parts:
@@ -33,5 +34,15 @@ METHOD = Method(
     loses="At temperature 0 it is a plain tree of the most likely tokens.",
     differs="The rule is the paper's; it is applied at every node of a narrow tree.",
     compared="formula",
+    claims=(
+        Claim(
+            "Chosen siblings and one sampled keep more than sampled ones.",
+            "draft_tree",
+            "accepted_length",
+            temperature=1.0,
+            knobs={"width": 3, "depth": 3, "nodes": 9},
+            baseline_knobs={"children": "independent", "width": 3, "depth": 3, "nodes": 9},
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ candidates. At temperature 0 all drafts would be equal, so there is only one."""
 from __future__ import annotations
 
 from ...core import Knob, Method, Parts
+from ...core.claim import Claim
 
 
 def build(kit, drafts: int, gamma: int) -> Parts:
@@ -29,5 +30,22 @@ METHOD = Method(
     wins="At temperature above 0, when a single draft is refused early.",
     loses="Duplicate siblings cost positions and gain little; sampling without replacement accepts more with as many positions.",
     differs="As published; rho is found by bisection at every node.",
+    claims=(
+        Claim(
+            "Judging several drafts together keeps more than one chain as long.",
+            "speculative",
+            "accepted_length",
+            figure="1.37 times speculative decoding",
+            place="abstract of 2310.15141",
+            temperature=1.0,
+            baseline_knobs={"gamma": 4},
+        ),
+        Claim(
+            "K-SEQ keeps more of the same drafts than recursive rejection.",
+            "draft_tree",
+            "equal_drafts",
+            temperature=1.0,
+        ),
+    ),
     build=build,
 )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 
 
 def build(kit, most: int) -> Parts:
@@ -43,6 +44,15 @@ METHOD = Method(
             "A network that chooses the length of EAGLE's chains from the prompt.",
             f"{__name__}.network",
             after="eagle",
+        ),
+    ),
+    claims=(
+        Claim(
+            "A length chosen once per prompt keeps more than one chosen each round.",
+            "adaeagle",
+            "accepted_length",
+            figure="5.92 accepted tokens, 4.20 times plain decoding",
+            place="the authors' code for 2606.31315, Qwen3-4B",
         ),
     ),
     build=build,

@@ -8,6 +8,7 @@ cut; these values are this project's.
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
+from ....core.claim import Claim
 
 
 def build(kit, window: int, rounds: int) -> Parts:
@@ -34,5 +35,14 @@ METHOD = Method(
     loses="Wherever they do matter, and in every text that people read to the end.",
     differs="Only the abstract was available. The window after the exact text and the look at it are the paper's; when it is taken and "
     "the window's width are ours.",
+    claims=(
+        Claim(
+            "Guesses beside plain decoding save passes.",
+            "autoregressive",
+            "accepted_length",
+            figure="nearly 20 % less time",
+            place="abstract of 2311.08263",
+        ),
+    ),
     build=build,
 )

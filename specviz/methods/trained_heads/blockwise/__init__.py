@@ -6,6 +6,7 @@ same at temperature 0 and exact at every other."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -44,6 +45,15 @@ METHOD = Method(
             "Seven heads that share a layer and predict a block at once.",
             f"{__name__}.network",
             one_pass=True,
+        ),
+    ),
+    claims=(
+        Claim(
+            "Heads for several places save passes.",
+            "autoregressive",
+            "accepted_length",
+            figure="iterations fall by up to 2 times",
+            place="abstract of 1811.03115",
         ),
     ),
     build=build,

@@ -5,6 +5,7 @@ temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -49,5 +50,12 @@ METHOD = Method(
         ),
     ),
     relative="dflash",
+    claims=(
+        Claim(
+            "A selector of neighbours keeps more than DFlash's independent places.",
+            "dflash",
+            "accepted_length",
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -50,5 +51,12 @@ METHOD = Method(
         ),
     ),
     relative="dflash",
+    claims=(
+        Claim(
+            "Convolutions within the block keep more than DFlash.",
+            "dflash",
+            "accepted_length",
+        ),
+    ),
     build=build,
 )

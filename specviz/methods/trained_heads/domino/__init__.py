@@ -5,6 +5,7 @@ rejection is exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -47,5 +48,14 @@ METHOD = Method(
         ),
     ),
     relative="dflash",
+    claims=(
+        Claim(
+            "Places that see the chosen prefix keep more than independent ones.",
+            "dflash",
+            "accepted_length",
+            figure="1.90 to 2.29 tokens a pass",
+            place="speculators, pull request 773",
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ tokens are used. The target verifies with the full vocabulary, so only the draft
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts
+from ....core.claim import Claim
 from ....core.note_kind import IDS as NOTE_IDS
 from ....core.note_kind import note
 
@@ -71,5 +72,17 @@ METHOD = Method(
             beyond=("tokens of this round that are not among them", NOTE_IDS[:1]),
         ),
     },
+    claims=(
+        Claim(
+            "A small vocabulary of frequent tokens keeps nine tenths of what the whole one keeps.",
+            "eagle2",
+            "accepted_length",
+            figure="75 % less of the output matrix, 1.12 times EAGLE-2",
+            place="abstract of 2502.14856",
+            knobs={"vocabulary": 12288},
+            baseline_knobs={"depth": 4},
+            factor=0.9,
+        ),
+    ),
     build=build,
 )

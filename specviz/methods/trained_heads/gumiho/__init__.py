@@ -5,6 +5,7 @@ temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 from ....core.note_kind import note
 
 
@@ -81,5 +82,16 @@ METHOD = Method(
         ),
     },
     relative="eagle2",
+    claims=(
+        Claim(
+            "Later places, drafted at once, need fewer passes of the drafter than EAGLE-2.",
+            "eagle2",
+            "draft_passes",
+            figure="better than existing methods",
+            place="abstract of 2503.10135",
+            baseline_knobs={"depth": 4, "gain": 0.0},
+            knobs={"gain": 0.0},
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ probability, exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 from ....core.note_kind import note
 
 
@@ -76,5 +77,15 @@ METHOD = Method(
             ),
         ),
     },
+    claims=(
+        Claim(
+            "Experts for different candidates make a better head than EAGLE-2's.",
+            "eagle2",
+            "accepted_length",
+            figure="faster than the methods before",
+            place="abstract of 2502.06282",
+            baseline_knobs={"depth": 4},
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 
 
 def build(kit, nodes: int, width: int, depth: int) -> Parts:
@@ -45,5 +46,12 @@ METHOD = Method(
         ),
     ),
     relative="ddtree",
+    claims=(
+        Claim(
+            "Causal attention in the block makes a better tree than independent places.",
+            "ddtree",
+            "accepted_length",
+        ),
+    ),
     build=build,
 )

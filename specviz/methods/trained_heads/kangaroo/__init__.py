@@ -5,6 +5,7 @@ states (Liu et al. 2404.18911)."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 
 
 def build(kit, gamma: int, threshold: float) -> Parts:
@@ -41,6 +42,22 @@ METHOD = Method(
     aliases=("kangaroo", "early exit"),
     trains=(
         Trained("kangaroo", "An adapter that lets the target's first layers draft.", f"{__name__}.network"),
+    ),
+    claims=(
+        Claim(
+            "The first layers and an adapter draft: the layers are read less often.",
+            "autoregressive",
+            "layers_read",
+            figure="up to 1.68 times plain decoding",
+            place="abstract of 2404.18911",
+        ),
+        Claim(
+            "An adapter drafts with two layers: the layers are read less often than with LayerSkip's exit.",
+            "layerskip",
+            "layers_read",
+            figure="up to 1.68 times plain decoding",
+            place="abstract of 2404.18911",
+        ),
     ),
     build=build,
 )

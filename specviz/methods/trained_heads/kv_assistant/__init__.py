@@ -4,6 +4,7 @@ scores only the best clusters of the vocabulary."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 from ....core.note_kind import note
 
 
@@ -76,5 +77,12 @@ METHOD = Method(
             shares=("mean attention weight of each", [0.4, 0.2, 0.1]),
         ),
     },
+    claims=(
+        Claim(
+            "A drafter over the target's own cache keeps as much as a head with a cache.",
+            "glide",
+            "accepted_length",
+        ),
+    ),
     build=build,
 )

@@ -5,6 +5,7 @@ exact at every temperature."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 
 
 def build(kit, depth: int, paths: int, top: int) -> Parts:
@@ -41,6 +42,15 @@ METHOD = Method(
             "mlp_speculator",
             "Levels on the last hidden state, each reading the token drafted before it.",
             f"{__name__}.network",
+        ),
+    ),
+    claims=(
+        Claim(
+            "A small network on the last state saves passes.",
+            "autoregressive",
+            "accepted_length",
+            figure="2 to 3 times faster",
+            place="abstract of 2404.19124",
         ),
     ),
     build=build,

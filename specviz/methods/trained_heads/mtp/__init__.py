@@ -6,6 +6,7 @@ distribution, so token rejection is exact at every temperature.
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 
 
 def build(kit, gamma: int) -> Parts:
@@ -38,6 +39,15 @@ METHOD = Method(
             "mtp",
             "A module that joins the last hidden state with the next token's embedding.",
             f"{__name__}.network",
+        ),
+    ),
+    claims=(
+        Claim(
+            "A module for the token after next saves passes.",
+            "autoregressive",
+            "accepted_length",
+            figure="85 to 90 % of the second tokens kept, 1.8 times the tokens/s",
+            place="section 5.4.3 of 2412.19437, as quoted",
         ),
     ),
     build=build,

@@ -5,6 +5,7 @@ exact for every T."""
 from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
+from ....core.claim import Claim
 from ....core.note_kind import note
 
 
@@ -61,6 +62,15 @@ METHOD = Method(
             "A small masked diffusion model that fills in a block of masks in a few forward passes.",
             f"{__name__}.network",
             one_pass=True,
+        ),
+    ),
+    claims=(
+        Claim(
+            "A diffusion model drafts in one pass: fewer passes of the drafter than speculative decoding.",
+            "speculative",
+            "draft_passes",
+            figure="up to 7.2 times plain, 1.75 times speculative decoding",
+            place="arXiv 2408.05636v4",
         ),
     ),
     build=build,
