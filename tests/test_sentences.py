@@ -10,6 +10,10 @@ from dataclasses import fields
 
 import pytest
 import torch
+from specviz.ui.engine import batch_sharing
+from specviz.ui.http_guard import allowed_hosts
+from specviz.ui.limits import GENERATION, RunRequest
+from specviz.ui.openai_fields import OTHER_FIELDS, REQUEST_FIELDS
 
 from specviz import ROOT, load
 from specviz.core import Sampling
@@ -20,10 +24,6 @@ from specviz.run.prefix_cache import PrefixCache
 from specviz.run.processors import ProcessorFactory
 from specviz.run.request import GenerationRequest
 from specviz.trace.recorder import Recorder
-from specviz.ui.engine import batch_sharing
-from specviz.ui.http_guard import allowed_hosts
-from specviz.ui.limits import GENERATION, RunRequest
-from specviz.ui.openai_fields import OTHER_FIELDS, REQUEST_FIELDS
 from specviz.zoo.registry import register
 from specviz.zoo.tokenizer import generation_defaults
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05  # probability that a claim without effect is called shown or opposite
 LOOKS = (8, 16, 32)  # numbers of pairs after which the interval is read
+IN_TURN = 12  # open claims whose pairs are run in turn; the next one follows where one is decided
 SHOWN = "shown"
 NOT_SHOWN = "not shown at this size"
 OPPOSITE = "opposite"
@@ -122,7 +123,7 @@ def try_claims(
     suite: int = 0,
 ) -> Iterator[tuple[str, Outcome]]:
     """Run the pairs that the ledger does not hold yet, and append them to it. Yield each claim's identifier
-    and outcome whenever it has changed; one pair of each open claim in turn, one target after another.
+    and outcome whenever it has changed; IN_TURN open claims in turn, one target after another.
     target: of the claims that name none; names: identifiers of claims (default: all); stop: asked before
     each pair; suite: index in SUITES."""
     groups: dict[str, dict[str, tuple[Method, Claim]]] = {}
@@ -148,23 +149,23 @@ def _try_on(
             del waiting[name]
             yield name, Outcome(CANNOT, why=why)
     while waiting and not stop():
-        for name, (method, claim) in list(waiting.items()):
+        for name, (method, claim) in list(waiting.items())[:IN_TURN]:
             pairs = found.setdefault(name, [])
-            if outcome(claim, pairs, suite).verdict != OPEN:
-                yield name, outcome(claim, pairs, suite)
+            if outcome(claim, pairs, suite).verdict == OPEN:
+                if stop():
+                    break
+                try:
+                    pairs.append(measure(runs, name, method, claim, len(pairs), suite))
+                except (SessionError, RunFailed) as error:
+                    del waiting[name]
+                    yield name, Outcome(CANNOT, why=str(error))
+                    continue
+                with ledger.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(pairs[-1])) + "\n")
+            one = outcome(claim, pairs, suite)
+            if one.verdict != OPEN:
                 del waiting[name]
-                continue
-            if stop():
-                break
-            try:
-                pairs.append(measure(runs, name, method, claim, len(pairs), suite))
-            except (SessionError, RunFailed) as error:
-                del waiting[name]
-                yield name, Outcome(CANNOT, why=str(error))
-                continue
-            with ledger.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(pairs[-1])) + "\n")
-            yield name, outcome(claim, pairs, suite)
+            yield name, one
 
 
 def missing(loaded: Loaded, method: Method, claim: Claim) -> str:

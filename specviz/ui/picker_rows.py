@@ -22,6 +22,7 @@ from ..lab.recommend import offered
 from ..methods import families as all_families
 from ..methods import trained_parts
 from ..servers.dialects import FAMILY
+from .claim_rows import claims_of
 
 BENCH = ASSETS / "bench.json"
 SCHEMA = "specviz-bench/1"
@@ -114,6 +115,7 @@ def rows(cards: dict[str, Any], first: tuple[str, ...], path: Path = BENCH) -> l
                 "aliases": list(getattr(card, "aliases", ())),
                 "speed": speeds.get(card.key),
                 "memory": memory.get(card.key),
+                "claims": claims_of(card),
             }
         )
     founders = {family.founder for family in all_families().values()}

@@ -90,7 +90,24 @@ function paperLinks(text) {
   return [...out, String(text || "").slice(at)];
 }
 
-function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, preset, undo, tray, closed }) {
+/* A claim of the paper, its verdict here, and a button that fills two lanes with the pair of the largest effect. */
+function claimOf(claim, show) {
+  const node = make("div", "pg-claim"),
+    verdict = make("span", "pg-verdict", claim.verdict);
+  verdict.dataset.verdict = claim.verdict;
+  node.append(make("p", "", claim.text), verdict);
+  for (const text of [claim.figures, claim.why, claim.paper && "The paper: " + claim.paper])
+    if (text) node.append(make("span", "", text));
+  if (claim.show) node.append(button("pg-as", "Show it", () => show(claim.show)));
+  return node;
+}
+/* The share of some methods' claims that are shown here. */
+const shownOf = (card) => card.claims.filter((claim) => claim.verdict === "shown").length;
+function shownShare(some) {
+  return some.reduce((sum, card) => sum + shownOf(card), 0) / Math.max(1, some.flatMap((card) => card.claims).length);
+}
+
+function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, preset, undo, tray, closed, show }) {
   const page = make("div", "pg-shelf"),
     head = make("div", "pg-shelfhead"),
     search = make("input"),
@@ -141,6 +158,14 @@ function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, 
     }
     second.append(group);
   }
+  const byShown = button("pg-chip", "Shown claims first", () => {
+    const on = byShown.getAttribute("aria-pressed") !== "true";
+    byShown.setAttribute("aria-pressed", String(on));
+    order(on);
+  });
+  byShown.setAttribute("aria-pressed", "false");
+  byShown.title = "Sort families and methods by the claims of their papers that are shown here";
+  second.append(byShown);
   const measured = make("span", "pg-where"),
     machine = where.split(",", 2).join(","); /* "Some Processor, 2 cores" */
   measured.title = where;
@@ -166,6 +191,16 @@ function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, 
     sections.get(card.family).grid.append(row(card));
   }
 
+  function order(shown) {
+    const members = (family) => cards.filter((card) => card.family === family && !card.baseline),
+      share = (family) => (shown ? -shownShare(members(family)) : 0);
+    for (const [family, { section, grid }] of [...sections].sort(([a], [b]) => share(a) - share(b))) {
+      const some = members(family);
+      if (shown) some.sort((a, b) => shownOf(b) - shownOf(a));
+      grid.append(...some.map((card) => rows.get(card.key).node));
+      list.append(section);
+    }
+  }
   function row(card) {
     const node = button("pg-row", "", () => {
       const narrow = matchMedia("(max-width: 760px)").matches;
@@ -238,7 +273,9 @@ function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, 
     const source = make("span", "", s.why);
     if (!s.why) source.append(...paperLinks(card.paper));
     go.append(source);
-    side.replaceChildren(title, make("p", "", card.summary), facts, go);
+    const claims = card.claims.map((claim) => claimOf(claim, show));
+    if (claims.length) claims.unshift(make("h4", "", card.claims.length > 1 ? "Claims" : "Claim"));
+    side.replaceChildren(title, make("p", "", card.summary), facts, ...claims, go);
     for (const [key, { node }] of rows) node.classList.toggle("cur", key === card.key);
     if (matchMedia("(max-width: 760px)").matches) rows.get(card.key)?.node.after(side);
     else if (side.parentElement !== body) body.append(side);

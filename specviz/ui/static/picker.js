@@ -107,6 +107,11 @@ const all = shelf({
   undo,
   tray: tray.root,
   closed: paint,
+  show(choice) {
+    all.close();
+    window.SpecVizPage.pending = { ...choice, draft: "" };
+    window.SpecVizPage.send("input");
+  },
 });
 const row = make("div", "pg-chips"),
   more = button("pg-more", "All methods", () => {

@@ -1,0 +1,79 @@
+"""What a card says of its paper's claims: the sentence, the verdict with its interval, and the two lanes of
+"Show it".
+
+The verdicts are those of assets/claims.json, which ``specviz claims --cards`` writes together with
+docs/claims.md."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .. import ASSETS
+from ..core.claim import QUANTITIES, Claim
+from ..core.method import Method
+from .limits import BASELINE
+
+CLAIMS = ASSETS / "claims.json"
+SHOWN = "shown"
+
+
+@cache
+def verdicts(path: Path = CLAIMS) -> dict[str, dict[str, Any]]:
+    """Return {claim: what assets/claims.json says of it}; empty if the file is missing or damaged."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["claims"]
+        return {str(name): dict(one) for name, one in found.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
+def claims_of(card: Method, path: Path = CLAIMS) -> list[dict[str, Any]]:
+    """Return the card's claims for the page: text, paper, verdict, figures in words, and show, the choice
+    of "Show it" (None where nothing was tried)."""
+    rows: list[dict[str, Any]] = []
+    for number, claim in enumerate(card.claims, 1):
+        found = verdicts(path).get(f"{card.key}/{number}", {})
+        rows.append(
+            {
+                "text": claim.text,
+                "paper": f"{claim.figure} ({claim.place})" if claim.figure else "",
+                "verdict": str(found.get("verdict", "open")),
+                "figures": _figures(claim, found),
+                "why": str(found.get("why") or (claim.why if found.get("verdict") != SHOWN else "")),
+                "show": _choice(card, claim, found["show"]) if "show" in found else None,
+            }
+        )
+    return rows
+
+
+def _figures(claim: Claim, found: dict[str, Any]) -> str:
+    if "low" not in found:
+        return ""
+    ours, baseline, low, high = (f"{found[name]:.3g}" for name in ("ours", "baseline", "low", "high"))
+    quantity, better = QUANTITIES[claim.quantity]
+    beside = f"{claim.factor:g} times the baseline's" if claim.factor != 1 else "the baseline's"
+    fewer = "" if better else ", fewer is better"
+    return (
+        f"{quantity}{fewer}: {baseline} to {ours}; difference from {beside} {low} to {high} "
+        f"({found['pairs']} pairs)"
+    )
+
+
+def _choice(card: Method, claim: Claim, best: dict[str, Any]) -> dict[str, Any]:
+    """Return the choice of the page's controls that repeats the pair with the largest effect."""
+    lanes = [(claim.baseline, claim.baseline_knobs), (card.key, claim.knobs)]
+    predicted = {"predicted": best["prompt"]} if claim.given == "prompt" else {}
+    return {
+        "prompt": best["prompt"],
+        "methods": [{"method": key, "knobs": knobs} for key, knobs in lanes if key != BASELINE],
+        "knobs": {},
+        "temperature": claim.temperature,
+        "seed": best["seed"],
+        "length": claim.tokens,
+        "prompts": claim.requests,
+        "target": claim.target,
+        **predicted,
+    }
