@@ -10,19 +10,19 @@ from dataclasses import fields
 
 import pytest
 import torch
-from specviz.ui.engine import batch_sharing
-from specviz.ui.http_guard import allowed_hosts
-from specviz.ui.limits import GENERATION, RunRequest
-from specviz.ui.openai_fields import OTHER_FIELDS, REQUEST_FIELDS
 
 from specviz import ROOT, load
 from specviz.core import Sampling
 from specviz.core.logits_processors import Context, LogitBias, Penalties
+from specviz.engine.engine import batch_sharing
+from specviz.engine.limits import GENERATION, RunRequest
 from specviz.methods import catalogue
 from specviz.run import Session, collect
 from specviz.run.prefix_cache import PrefixCache
 from specviz.run.processors import ProcessorFactory
 from specviz.run.request import GenerationRequest
+from specviz.serve.http_guard import allowed_hosts
+from specviz.serve.openai_fields import OTHER_FIELDS, REQUEST_FIELDS
 from specviz.trace.recorder import Recorder
 from specviz.zoo.registry import register
 from specviz.zoo.tokenizer import generation_defaults

@@ -14,7 +14,7 @@ from typing import Any
 from .. import ASSETS
 from ..core.claim import QUANTITIES, Claim
 from ..core.method import Method
-from .limits import BASELINE
+from ..engine.limits import BASELINE
 
 CLAIMS = ASSETS / "claims.json"
 SHOWN = "shown"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from specviz.ui.cards import cards
-
+from specviz.engine.cards import cards
 from specviz.evidence import claims as ledger
 from specviz.methods import catalogue
 from specviz.ui import claim_rows, picker_rows
