@@ -261,7 +261,8 @@ def narrow(w, columns, x, stride, steps, rows, out):
     parts = (rows + NARROW_ROWS - 1) // NARROW_ROWS
     base = rows // parts
     extra = rows % parts
-    soon = w + size * columns * (16 // TILE_OUTPUTS)  # each tile fetches a part of the next block
+    # Each tile of one row fetches weights just before they are read, of more rows a part of the next block.
+    soon = w + (AHEAD if rows == 1 else size * columns * (16 // TILE_OUTPUTS))
     for c in range(columns * (16 // TILE_OUTPUTS)):
         at = x
         to = out + 4 * TILE_OUTPUTS * c
