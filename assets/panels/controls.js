@@ -30,12 +30,7 @@
     const root = el(
       "div",
       { class: "pn-rail", role: "tablist", "aria-label": label, "aria-orientation": "vertical" },
-      items.map((it, i) => [
-        it.group && it.group !== items[i - 1]?.group
-          ? el("span", { class: "pn-group", role: "presentation" }, it.group)
-          : null,
-        tabs[i],
-      ]),
+      tabs,
     );
     const body = el("div", { class: "pn-body", role: "tabpanel", id: id + "-body", tabindex: "-1" });
     root.addEventListener("keydown", (e) => {

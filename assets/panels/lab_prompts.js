@@ -8,7 +8,8 @@
   const PLAIN = "autoregressive",
     USUAL = ["speculative", "prompt_lookup"],
     MOST = 24,
-    METHODS = 3,
+    METHODS = 5,
+    SEEDS = 5,
     LETTERS = 4000,
     FILE = 200_000;
   const TEXTS = {
@@ -19,6 +20,9 @@
       "One prompt a line. A file: text with a prompt a line, or JSON Lines with a field \u201cprompt\u201d.",
     "prompts.none": "Give at least one prompt.",
     "prompts.file": "This file holds no prompts: text, or JSON Lines with a field \u201cprompt\u201d.",
+    "prompts.left": "{done} of {of} prompts and draws were measured before the time for one question was over.",
+    "prompts.knobs": "Its knobs, like \u201cgamma=2\u201d",
+    "prompts.repeat": "This repeats it, with {file} beside you:",
     "prompts.stopped": "Stopped: what was measured is kept.",
     "prompts.best": "{title} is the fastest: its interval lies above all others.",
     "prompts.level": "No method is clearly the fastest: the intervals overlap.",
@@ -47,23 +51,35 @@
       out = el("div"),
       text = K.field({ label: "Prompts", lines: 8, most: 60_000 }),
       length = K.slider({ label: "Tokens an answer", min: 16, max: 128, step: 16, value: 48, on() {} });
+    const temperature = K.slider({ label: "Temperature", min: 0, max: 1.5, step: 0.1, value: 0, on() {} }),
+      seeds = K.slider({
+        label: "Draws of each prompt",
+        min: 1,
+        max: SEEDS,
+        value: 1,
+        on() {},
+        help: "Sampled answers only.",
+      }),
+      seed = K.field({ label: "Seed", value: "0", most: 9 });
     let list = [],
       control = null,
-      touched = false;
-    const picks = [0, 1, 2].map((i) =>
+      touched = false,
+      earlier = [];
+    const picks = Array.from({ length: METHODS }, (_, i) =>
       K.select({
         label: i ? `Method ${i + 1}` : "Method",
         options: [["", "none"], ...cards.map((c) => [c.key, c.title])],
         on: () => (touched = true),
       }),
     );
+    const knobs = picks.map(() => K.field({ label: TEXTS["prompts.knobs"], value: "", most: 100 }));
     const file = el("input", {
       type: "file",
       accept: ".txt,.jsonl,.json,text/plain",
       "aria-label": "Open a file of prompts",
       on: { change: open },
     });
-    const press = K.button("Race them", run, "primary"),
+    const press = K.button("Race them", () => run(0), "primary"),
       stop = K.button("Stop", () => control?.abort());
     stop.disabled = true;
 
@@ -74,7 +90,18 @@
       text.input.value = list.map((p) => p.replace(/\s*\n\s*/g, " ")).join("\n");
       tell.set(`${count(list.length, "prompt")} of ${found.length} taken.`);
     }
-    async function run() {
+    /* A method, or {method, knobs} where knobs were typed: "gamma=2, tree_width=3". */
+    function lane(key, typed) {
+      const pairs = typed
+        .split(/[,;\s]+/)
+        .map((part) => part.split("="))
+        .filter(([name, value]) => name && value);
+      const read = (value) => (value.trim() !== "" && K.finite(Number(value)) ? Number(value) : value);
+      const given = Object.fromEntries(pairs.map(([name, value]) => [name, read(value)]));
+      return pairs.length ? { method: key, knobs: given } : key;
+    }
+    /* begun: how many prompts and draws were measured before; the rest is asked for. */
+    async function run(begun) {
       const typed = read(text.value);
       /* a file's prompts keep their line breaks as long as nobody edits them */
       const prompts = (
@@ -85,25 +112,74 @@
       if (!prompts.length) return tell.set(TEXTS["prompts.none"], "error");
       control = new AbortController();
       stop.disabled = false;
-      const methods = [...new Set(picks.map((p) => p.value).filter(Boolean))].slice(0, METHODS);
+      const methods = picks.flatMap((p, i) => (p.value ? [lane(p.value, knobs[i].value)] : [])),
+        asked = {
+          prompts,
+          methods: methods.length ? methods : [PLAIN],
+          max_new_tokens: length.value,
+          temperature: temperature.value,
+          seed: Math.max(0, Math.trunc(Number(seed.value)) || 0),
+          seeds: seeds.value,
+        };
+      if (!begun) earlier = [];
+      const before = earlier;
       let last = null;
       const part = (p) => {
         if (!p || !Array.isArray(p.rows)) return;
-        last = p;
+        last = before.length ? joined(p, before) : p;
+        earlier = last.runs;
         tell.set(`${K.say(p.done, 6)} of ${K.say(p.of, 6)} prompts`, "busy");
-        show(p, prompts);
+        show(last, prompts, asked);
       };
-      const got = await K.request(
-        env.ctx,
-        "prompt_set",
-        { prompts, methods: methods.length ? methods : [PLAIN], max_new_tokens: length.value },
-        { press, tell, part, signal: control.signal, busy: "Warming up\u2026" },
-      );
+      const got = await K.request(env.ctx, "prompt_set", begun ? { ...asked, from: begun } : asked, {
+        press,
+        tell,
+        part,
+        signal: control.signal,
+        busy: "Warming up\u2026",
+      });
       stop.disabled = true;
-      if (got) show(got, prompts);
+      if (got) show(last ?? got, prompts, asked, true);
       else if (last && control.signal.aborted) tell.set(TEXTS["prompts.stopped"]);
     }
 
+    /* What was measured before and now, as one answer: medians and intervals over all runs. */
+    function joined(p, before) {
+      const runs = [...before, ...p.runs];
+      const over = (key, figure) => {
+        const values = runs.filter((r) => r.method === key && K.finite(r[figure])).map((r) => r[figure]);
+        return values.length ? [K.median(values), ...SpecViz.speed.medianInterval(values)] : null;
+      };
+      const rows = p.rows.map((row) => {
+        const count_ = runs.filter((r) => r.method === row.method).length;
+        return {
+          ...row,
+          confidence: Math.min(0.95, 1 - 2 * 0.5 ** count_),
+          tokens_per_second: over(row.method, "tokens_per_second"),
+          walltime_speedup: over(row.method, "walltime_speedup"),
+          block_efficiency: over(row.method, "block_efficiency"),
+        };
+      });
+      return { ...p, rows, runs };
+    }
+    /* The command that repeats a set, and its file of prompts. Knobs are not among its options. */
+    function repeat(asked) {
+      const keys = [PLAIN, ...asked.methods.map((one) => one.method ?? one)],
+        options = [
+          "specviz bench --suite prompts.jsonl",
+          "--methods " + [...new Set(keys)].join(","),
+          `--max-new-tokens ${asked.max_new_tokens}`,
+          asked.temperature ? `--temperature ${asked.temperature} --seed ${asked.seed}` : "",
+        ],
+        lines = asked.prompts.map((prompt) => JSON.stringify({ task: "mine", prompt }) + "\n").join("");
+      const save = K.button("prompts.jsonl", () => SpecViz.save.download("prompts.jsonl", lines, "application/jsonl"));
+      return el(
+        "div",
+        { class: "pn-repeat" },
+        K.small(TEXTS["prompts.repeat"].replace("{file}", "prompts.jsonl"), " ", save),
+        el("code", { class: "pn-command" }, options.filter(Boolean).join(" ")),
+      );
+    }
     const triple = (x, form, many) =>
       !Array.isArray(x) ? "\u2013" : many ? `${form(x[0])} (${form(x[1])} to ${form(x[2])})` : form(x[0]);
     const first = (x) => (Array.isArray(x) ? x[0] : x);
@@ -121,17 +197,27 @@
         : { id: "prompts.level", key: "" };
     }
     const mark = (r, x) => (believed(r) ? x : K.unnamed());
-    function show(got, prompts) {
-      const runs = Array.isArray(got.runs) ? got.runs.slice(0, MOST * 4) : [],
+    function show(got, prompts, asked, ended = false) {
+      const left = ended && got.done < got.of,
+        runs = Array.isArray(got.runs) ? got.runs.slice(0, MOST * (METHODS + 1) * SEEDS) : [],
         trusted = got.rows.every(believed) && runs.every((r) => r.named === false || believed(r)),
         order = (r) => first(trusted ? r.tokens_per_second : r.block_efficiency) ?? 0,
-        rows = got.rows.slice(0, 8).sort((a, b) => order(b) - order(a)),
+        rows = got.rows.slice(0, METHODS + 1).sort((a, b) => order(b) - order(a)),
         found = verdict(
           rows.map((r) => ({ ...r, key: r.method })),
           trusted,
         ),
         sure = Math.round(100 * (rows[0]?.confidence ?? 0));
       out.replaceChildren(
+        left
+          ? el(
+              "p",
+              { class: "pn-prose", "data-message": "prompts.left" },
+              TEXTS["prompts.left"].replace("{done}", K.say(got.done, 6)).replace("{of}", K.say(got.of, 6)),
+              " ",
+              K.button("Go on", () => run(got.done)),
+            )
+          : "",
         rows.length > 1
           ? el(
               "p",
@@ -153,7 +239,7 @@
             mark(r, triple(r.walltime_speedup, times, sure)),
             triple(r.block_efficiency, (x) => x.toFixed(2), sure),
           ]),
-          `Median over ${count(K.finite(got.done) ? got.done : 0, "prompt")}` +
+          `Median over ${count(K.finite(got.done) ? got.done : 0, asked.seeds > 1 && asked.temperature ? "draw" : "prompt")}` +
             `${sure ? `, in brackets its interval (${sure} %)` : ""}. ${K.say(got.machine, 160)}.`,
         ),
         K.table(
@@ -167,7 +253,7 @@
           ],
           runs.map((r) => [
             `${r.prompt + 1}. ${K.say(prompts[r.prompt], 40)}`,
-            names.get(r.method) || K.say(r.method, 40),
+            names.get(r.method) || K.say(r.method, 60),
             K.say(r.tokens, 8),
             mark(r, K.finite(r.tokens_per_second) ? rate(r.tokens_per_second) : "\u2013"),
             mark(r, K.finite(r.walltime_speedup) ? times(r.walltime_speedup) : "\u2013"),
@@ -175,6 +261,7 @@
           ]),
           "Every run",
         ),
+        repeat(asked),
       );
     }
     out.append(
@@ -194,8 +281,20 @@
           [
             text.root,
             el("label", { class: "pn-help" }, TEXTS["prompts.help"], file),
-            picks.map((p) => p.root),
+            picks.slice(0, 2).map((p) => p.root),
             length.root,
+            temperature.root,
+            el(
+              "details",
+              { class: "pn-more" },
+              el("summary", null, "More methods, knobs, seeds"),
+              picks.flatMap((p, i) => [
+                i < 2 ? el("p", { class: "pn-help" }, `Method ${i + 1}`) : p.root,
+                knobs[i].root,
+              ]),
+              seed.root,
+              seeds.root,
+            ),
             el("div", { class: "pn-row" }, press, stop),
             tell.root,
           ],

@@ -29,7 +29,9 @@
     constructor(host, panel, kind, ctx) {
       this.ctx = ctx;
       this.root = el("div", { class: "sv svp", "data-panel": kind });
-      this.rail = K.rail(panel.items, panel.label, (key) => this.show(key));
+      this.items = panel.items;
+      this.last = new Map(); /* question: the view that answered it last */
+      this.rail = K.rail(panel.items, panel.label, (key) => this.show(this.last.get(key) ?? key));
       SpecViz.colours.applyPalette(this.root);
       this.root.append(el("div", { class: "pn-panel" }, this.rail.root, this.rail.body));
       host.replaceChildren(this.root);
@@ -68,14 +70,43 @@
           if (this.seen()) this.update();
         }, EVERY);
     }
+    /* key: of a view, or of an entry with several ways to answer it. */
     show(key) {
+      key = this.items.find((it) => it.key === key)?.ways?.[0].key ?? key;
       if (!P.views[key]) return;
+      const question = this.items.find((it) => it.ways?.some((way) => way.key === key));
+      if (question) this.last.set(question.key, key);
       if (!this.views.has(key)) this.views.set(key, P.views[key](this.env));
       this.key = key;
-      this.rail.pick(key, true);
+      this.rail.pick(question?.key ?? key, true);
       this.root.dataset.view = key;
-      this.rail.body.replaceChildren(this.views.get(key).root);
+      this.rail.body.replaceChildren(...(question ? [this.waysRow(question, key)] : []), this.views.get(key).root);
       this.update();
+    }
+    /* The ways to answer a question, as buttons in a row: the open one is pressed. */
+    waysRow({ title, ways }, key) {
+      return el(
+        "div",
+        { class: "pn-ways", role: "group", "aria-label": title },
+        ways.map((way) =>
+          el(
+            "button",
+            {
+              type: "button",
+              "data-key": way.key,
+              "aria-pressed": String(way.key === key),
+              title: way.line,
+              on: {
+                click: () => {
+                  this.show(way.key);
+                  this.rail.body.querySelector(`.pn-ways [data-key="${way.key}"]`)?.focus();
+                },
+              },
+            },
+            way.title,
+          ),
+        ),
+      );
     }
     view() {
       return this.views.get(this.key);

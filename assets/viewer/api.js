@@ -15,6 +15,12 @@
         board.setStatus({ state: board.state, text, button });
         board.later();
       },
+      cut: (id) => {
+        board.setStatus({ state: "cut", text: SV.messages.say(id) });
+        board.updateState();
+        board.edge(1);
+        board.later();
+      },
       asked: () => board.header()?.prompt?.text ?? null,
       trace: () => board.records.slice(),
       on: (name, f) => board.on(name, f),

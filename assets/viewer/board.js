@@ -20,6 +20,7 @@
      follow(hash)       opens such a place; true where there was one
      blank(text)        an empty board with one sentence
      say(text, button)  a sentence over what is on the board; button: {name, press}, beside it
+     cut(id)            the server of the run on the board is gone; id: of the sentence, "cut.gone" or "cut.back"
      asked()            the prompt of what is on the board, or null
      destroy()
    Options: layout, autoplay (false: rest on the last round), embed (only the text and the transport), plotly (false: never),

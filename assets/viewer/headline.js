@@ -219,7 +219,10 @@
       setText(this.text, summary ? summary.text : "Several tokens can arrive from one pass of a large model.");
       setText(this.mark, summary ? summary.same : "");
       this.same.hidden =
-        !summary || !summary.same || race || this.board.state === "error"; /* an error and a tick contradict */
+        !summary ||
+        !summary.same ||
+        race ||
+        ["error", "cut"].includes(this.board.state); /* an error and a tick contradict */
       this.same.classList.toggle("long", this.mark.textContent.length > LONG);
       const cost = summary && !race ? reason(focus, base, runs) : { pays: "", why: "" };
       this.describe(empty ? null : this.board.header(), cost.why);

@@ -10,6 +10,7 @@
     /* ---- records in ---- */
     push(text) {
       for (const act of SV.frames.take(this.box, text)) {
+        if (this.statusState === "cut") this.setStatus({}); /* it goes on: only the network was away */
         if (act.kind === "new") this.reset();
         else if (act.kind === "records") {
           this.add(act.e);

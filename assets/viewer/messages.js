@@ -250,6 +250,8 @@
     "headline.pays": "{each} tokens a round; it pays from {even} here.",
     "headline.reason":
       "A pass over guesses costs as much as {times} plain ones, and guessing takes {share} % of the time.",
+    "cut.gone": "The server does not answer. What was written is kept.",
+    "cut.back": "The server stopped while it wrote this. What was written is kept; Run makes it again.",
     "headline.checking": "same text: checked at the end",
     "headline.server": "{tokens} from a server: {passes}.",
     "headline.server.passes": "{each} a pass, {badge}",

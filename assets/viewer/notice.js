@@ -4,7 +4,7 @@
   const SV = (globalThis.SpecViz ??= /** @type {Viewer} */ ({}));
   const { el, setText, setAttr } = SV.dom;
   const BADGE = { live: "Live", recorded: "Recorded", simulated: "Simulated" };
-  const STATE = { loading: "Loading", queued: "Queued", error: "Error", stopped: "Stopped" };
+  const STATE = { loading: "Loading", queued: "Queued", error: "Error", stopped: "Stopped", cut: "Cut off" };
   const WAITS = ["loading", "queued"];
 
   const short = (s, n = 60) => {
@@ -145,7 +145,7 @@
         busy = (!waits && !last && STATE[state]) || (!header && "Ready") || (over && "Finished");
       const what = SV.messages.say(mode === "recorded" ? "notice.recording" : "notice.before");
       setText(this.word, busy || BADGE[mode] || "Trace");
-      setAttr(this.badge, "data-mode", state === "error" ? "error" : busy ? "busy" : mode);
+      setAttr(this.badge, "data-mode", ["error", "cut"].includes(state) ? state : busy ? "busy" : mode);
       const gap = lost ? " Some updates were missed on the way; the end of the run brings them." : "";
       setText(
         this.say,

@@ -8,10 +8,11 @@ distribution-free: order statistics by the binomial distribution.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core import Method
+from ..core import Method, Sampling
 from ..methods import catalogue
 from ..run.request import SessionError, read_integer
 from ..run.session import Session, find_method
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
 MOST_PROMPTS = 24  # limits of a question
-MOST_METHODS = 4
+MOST_METHODS = 6  # plain decoding and five more
+MOST_RUNS = 400  # of all seeds, prompts and methods
+MOST_SEEDS = 5
 LONGEST = 128  # tokens of an answer
 WARM = 8  # tokens of the warm-up
 
@@ -33,46 +36,74 @@ WARM = 8  # tokens of the warm-up
 def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Measure methods on a set of prompts.
 
-    payload {prompts: [text], methods: [key], max_new_tokens?, temperature?, seed?} -> {rows, runs, done,
-    of, passes, replaced, machine}, yielded after each prompt; a stopped measurement returns what was measured.
+    payload {prompts: [text], methods: [key or {method, knobs}], max_new_tokens?, temperature?, seed?, seeds?,
+    from?} -> {rows, runs, done, of, passes, replaced, machine}, yielded after each prompt; a stopped
+    measurement returns what was measured. seeds: that many draws of each prompt, the first with ``seed``;
+    from: the number of prompts and draws that were measured before, so that the rest is measured.
     rows: {method, title, tokens_per_second, walltime_speedup, block_efficiency: [median, low, high] or null,
     prompts, confidence, named}; runs: {prompt, method, tokens, seconds, tokens_per_second, block_efficiency,
     walltime_speedup, speedup_low, speedup_high, named}; the speed-up, its interval and ``replaced``: as in
     trace/speed.py."""
-    prompts, methods = _prompts(payload), _methods(payload)
+    prompts, lanes = _prompts(payload), _lanes(payload)
     probs = sampling_of(payload, 0.0)
     length = read_integer("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
-    sessions = [(method, Session(loaded, method, None, probs)) for method in methods]
+    turns = _turns(payload, len(prompts), len(lanes), probs)
     timed = TimedRuns(loaded)
-    for method, session in sessions:
-        yield f"Warming up: {method.title}."
-        timed.run(session, prompts[0], WARM)
+    for lane in lanes:
+        yield f"Warming up: {lane.title}."
+        timed.run(lane.session(loaded, probs), prompts[0], WARM)
     runs: list[dict[str, Any]] = []
     every: list[TimedRun] = []
-    for number, (prompt, turn) in enumerate(zip(prompts, shuffled_turns(sessions, len(prompts)))):
+    begun = read_integer("from", payload.get("from", 0), 0, len(turns) - 1)
+    orders = shuffled_turns(lanes, len(turns) - begun)
+    for done, ((number, seed), order) in enumerate(zip(turns[begun:], orders), begun + 1):
         found: dict[str, TimedRun] = {}
-        for method, session in turn:
+        for lane in order:
             if stop():
                 return
-            found[method.key] = timed.run(session, prompt, length)
-            every.append(found[method.key])
-        runs += [_run(number, method, found) for method in methods]
+            session = lane.session(loaded, replace(probs, seed=seed))
+            found[lane.key] = timed.run(session, prompts[number], length)
+            every.append(found[lane.key])
+        runs += [_run(number, seed, lane, found) for lane in lanes]
         yield {
-            "rows": [_row(method, runs) for method in methods],
+            "rows": [_row(lane, runs) for lane in lanes],
             "runs": runs,
-            "done": number + 1,
-            "of": len(prompts),
+            "done": done,
+            "of": len(turns),
             **counts(every),
             "machine": machine(loaded),
         }
 
 
-def _run(number: int, method: Method, found: dict[str, TimedRun]) -> dict[str, Any]:
-    ours, plain = found[method.key], found[_plain().key]
+class _Lane(NamedTuple):
+    """A method with its knobs. key: the method's, with the knobs that were given."""
+
+    key: str
+    title: str
+    method: Method
+    knobs: dict[str, Any]
+
+    def session(self, loaded: Loaded, probs: Sampling) -> Session:
+        return Session(loaded, self.method, self.knobs or None, probs)
+
+
+def _turns(payload: dict[str, Any], prompts: int, lanes: int, probs: Sampling) -> list[tuple[int, int]]:
+    """Return (prompt, seed) of each turn: all prompts with the first seed, then with the next. Greedy answers
+    have one draw. Raises SessionError where that is too much for one question."""
+    asked = read_integer("seeds", payload.get("seeds", 1), 1, MOST_SEEDS)
+    seeds = asked if probs.temperature > 0 else 1
+    if prompts * seeds * lanes > MOST_RUNS:
+        raise SessionError(f"That is {prompts * seeds * lanes} runs; at most {MOST_RUNS}.", "lab.runs")
+    return [(number, probs.seed + draw) for draw in range(seeds) for number in range(prompts)]
+
+
+def _run(number: int, seed: int, lane: _Lane, found: dict[str, TimedRun]) -> dict[str, Any]:
+    ours, plain = found[lane.key], found[_plain().key]
     totals = ours.totals
     return {
         "prompt": number,
-        "method": method.key,
+        "seed": seed,
+        "method": lane.key,
         "tokens": totals.tokens,
         "seconds": totals.seconds,
         "tokens_per_second": ours.speed,
@@ -81,11 +112,11 @@ def _run(number: int, method: Method, found: dict[str, TimedRun]) -> dict[str, A
     }
 
 
-def _row(method: Method, runs: list[dict[str, Any]]) -> dict[str, Any]:
-    mine = [run for run in runs if run["method"] == method.key]
+def _row(lane: _Lane, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    mine = [run for run in runs if run["method"] == lane.key]
     row: dict[str, Any] = {
-        "method": method.key,
-        "title": method.title,
+        "method": lane.key,
+        "title": lane.title,
         "prompts": len(mine),
         "confidence": None,
         "named": any(run["named"] for run in mine),
@@ -110,13 +141,30 @@ def _prompts(payload: dict[str, Any]) -> list[str]:
     return [prompt_of({"prompt": one}) for one in given]
 
 
-def _methods(payload: dict[str, Any]) -> list[Method]:
+def _lanes(payload: dict[str, Any]) -> list[_Lane]:
     given = payload.get("methods")
-    if (
-        not isinstance(given, list)
-        or not 1 <= len(given) <= MOST_METHODS
-        or not all(isinstance(key, str) for key in given)
-    ):
+    if not isinstance(given, list) or not 1 <= len(given) <= MOST_METHODS:
         raise SessionError(f"Name 1 to {MOST_METHODS} methods.", "lab.methods")
-    methods = [find_method(key) for key in dict.fromkeys(given)]
-    return [_plain(), *(method for method in methods if method.key != _plain().key)]
+    lanes = {lane.key: lane for lane in map(_lane, [_plain().key, *given])}
+    return list(lanes.values())
+
+
+def _lane(given: Any) -> _Lane:
+    one = {"method": given} if isinstance(given, str) else given
+    if not isinstance(one, dict) or not isinstance(one.get("method"), str):
+        raise SessionError(f"Name 1 to {MOST_METHODS} methods.", "lab.methods")
+    method = find_method(one["method"])
+    try:
+        knobs = method.read_knobs(one.get("knobs") or {})
+    except (ValueError, AttributeError, TypeError) as error:
+        raise SessionError(f"{error}.", "lab.value") from None
+    usual = {knob.name: knob.default for knob in method.knobs}
+    changed = {name: value for name, value in knobs.items() if value != usual.get(name)}
+    words = ", ".join(f"{name} {value}" for name, value in changed.items())
+    apart = " ".join(f"{name}={value}" for name, value in changed.items())
+    return _Lane(
+        " ".join(filter(None, (method.key, apart))),
+        ", ".join(filter(None, (method.title, words))),
+        method,
+        changed,
+    )

@@ -279,6 +279,7 @@ def page_script() -> str:
         "availability.js",
         "remember.js",
         "links.js",
+        "cut_off.js",
         "tabs.js",
         "page_details.js",
     )

@@ -37,6 +37,32 @@ def test_every_prompt_runs_on_every_method_beside_plain_decoding():
     assert last["rows"][0]["walltime_speedup"][0] == 1.0 == last["rows"][0]["block_efficiency"][0]
 
 
+def test_a_method_with_two_settings_is_two_rows():
+    twice = [
+        {"method": "speculative", "knobs": {"gamma": 1}},
+        {"method": "speculative", "knobs": {"gamma": 6}},
+    ]
+    rows = ask(ASKED | {"methods": [*twice, "speculative"]})[-1]["rows"]
+    keys = [row["method"] for row in rows]
+    assert keys == ["autoregressive", "speculative gamma=1", "speculative gamma=6", "speculative"]
+    assert (
+        rows[1]["block_efficiency"][1] <= rows[2]["block_efficiency"][1]
+        and len({r["title"] for r in rows}) == 4
+    )
+
+
+def test_draws_of_a_sampled_set_have_seeds_of_their_own_and_greedy_has_one():
+    asked = ASKED | {"temperature": 1, "seed": 7, "seeds": 2, "methods": ["speculative"]}
+    last = ask(asked)[-1]
+    assert last["of"] == 6 and {run["seed"] for run in last["runs"]} == {7, 8}
+    assert ask(asked | {"temperature": 0})[-1]["of"] == 3
+
+
+def test_a_set_goes_on_where_it_was_left():
+    rest = ask(ASKED | {"from": 2})
+    assert [one["done"] for one in rest] == [3] and {run["prompt"] for run in rest[0]["runs"]} == {2}
+
+
 def test_a_stop_keeps_the_prompts_that_are_done():
     left = iter([False] * 4 + [True])
     assert ask(ASKED, lambda: next(left))[-1]["done"] == 1
@@ -63,7 +89,13 @@ def test_the_interval_covers_the_median_as_often_as_it_says():
         {"prompts": "x"},
         {"methods": []},
         {"methods": ["nope"]},
-        {"methods": ["speculative"] * 5},
+        {"methods": ["speculative"] * 7},
+        {"methods": [{"method": "speculative", "knobs": {"nope": 1}}]},
+        {"methods": [{"method": "speculative", "knobs": 3}]},
+        {"methods": [{"knobs": {}}]},
+        {"seeds": 6},
+        {"from": 3},
+        {"prompts": ["x"] * 24, "methods": ["speculative"], "temperature": 1, "seeds": 9},
         {"methods": [1]},
         {"max_new_tokens": 0},
     ],

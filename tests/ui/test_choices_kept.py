@@ -116,3 +116,32 @@ def test_at_twice_the_size_the_story_is_walked_by_keyboard_and_axe_finds_nothing
     assert all(seen and sized and not inert for _, seen, sized, inert in stops), stops
     assert len({name for name, *_ in stops}) > 6
     assert page.evaluate(SCAN) == []
+
+
+def test_a_run_whose_server_is_gone_is_cut_off_and_stays_over_a_reload(visit, backend):
+    """The badge says so, no tick stands beside it, and Run makes the run again."""
+    page = visit()
+    written = "[...document.querySelectorAll('#board .lane .t[data-i]')].map((x) => x.textContent).join('')"
+    backend.hold(12)
+    page.fill("#prompt textarea", "tell of the fox")
+    page.click("#run")
+    page.wait_for_function("document.querySelectorAll('#board .lane .t[data-i]').length >= 12")
+    page.route("**/gradio_api/app_id", lambda route: route.fulfill(json={"app_id": "another"}))
+    page.wait_for_selector("#board .sv[data-state=cut]")
+    assert page.is_hidden("#board .same") and page.get_attribute(".mode", "data-mode") == "cut"
+    kept = page.evaluate(written)
+    page.unroute("**/gradio_api/app_id")
+    run = page.evaluate("sessionStorage.getItem('specviz.cut.1')")
+    backend.hold(None)  # it was the network: the run goes on, and nothing is left to restore
+    page.wait_for_selector("#board .sv[data-state=done]")
+    page.wait_for_function("sessionStorage.getItem('specviz.cut.1') === null")
+    page.evaluate("(run) => sessionStorage.setItem('specviz.cut.1', run)", run)
+    reload(page)
+    page.wait_for_selector("#board .sv[data-state=cut]")
+    page.wait_for_function(f"(kept) => {written} === kept", arg=kept)
+    page.click("#run")
+    page.wait_for_selector("#board .sv[data-state=done]")
+    assert [run.prompt for run in backend.runs] == ["tell of the fox"] * 2
+    reload(page)  # it is over: nothing is restored
+    page.wait_for_function("document.querySelector('.headline').textContent.includes('instead of')")
+    assert page.evaluate("document.querySelector('#board .sv').svBoard.trace()[0].mode") == "recorded"

@@ -122,7 +122,7 @@
   /* Only what needs no engine. */
   P.kinds.lab = {
     label: "Experiments",
-    items: P.kinds.lab.items.filter((one) => ["whatif", "predict"].includes(one.key)),
+    items: P.kinds.lab.items.flatMap((one) => one.ways).filter((one) => ["whatif", "predict"].includes(one.key)),
   };
   P.kinds.learn = {
     label: "Chapters",

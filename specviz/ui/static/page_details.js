@@ -47,7 +47,7 @@
     const box = document.querySelector("#prompt textarea"),
       turns = Number(document.querySelector(".pg-chat")?.dataset.turns || 0),
       shown = page.asked?.(),
-      recorded = page.board?.()?.trace?.()[0]?.mode === "recorded";
+      recorded = page.restored || page.board?.()?.trace?.()[0]?.mode === "recorded";
     if (!box || box.value.trim() || turns || !shown || !recorded) return;
     box.value = shown;
     box.dispatchEvent(new Event("input", { bubbles: true }));
@@ -109,7 +109,10 @@
       if (name === "focusin" && typing(event)) use(true);
       else if (outside(event)) use(false);
     });
-  document.addEventListener("input", (event) => typing(event) && use(true));
+  document.addEventListener(
+    "input",
+    (event) => event.isTrusted && typing(event) && use(true),
+  ); /* Run fills the field under the pointer */
   const foldSoon = () => setTimeout(() => use(false));
   document.addEventListener("click", (event) => event.target.closest?.("#run") && foldSoon());
   document.addEventListener("keydown", (event) => {

@@ -61,7 +61,8 @@
     if (new URLSearchParams(location.search).get("embed") === "1") document.body.classList.add("pg-embed");
     /* the board may be mounted after the tab was chosen */
     whenBoard().then((board) => board?.setLayout?.(page.tab === "race" ? "race" : "watch"));
-    follow(null, true).then(() => {
+    follow(null, true).then(async () => {
+      if (!new URLSearchParams(location.hash.slice(1)).has("run")) page.restoreCut(await whenBoard());
       if (new URLSearchParams(location.search).get("present") === "1") present();
     });
     remember();
