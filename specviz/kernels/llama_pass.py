@@ -37,6 +37,7 @@ from .vector import (
     load_int,
     load_long,
     load_sums,
+    load_sums_16,
     magnitude,
     make_tile,
     make_weighted,
@@ -350,22 +351,38 @@ def quantise(x, width, out, floor):
 
 
 @compiled
-def quantise_16(x, width, out):
-    """Quantise a row to 16 bits: two rows of int8, the second for 128ths of the first one's step. Return
-    (the first one's step times 127, the sums of both)."""
+def fine_steps(width):
+    """Return into how many parts a step of int8 is divided by inputs of 16 bits: a power of two at which
+    ``width`` products fit an int32 sum."""
+    parts = 128
+    while 127 * 128 * parts * width > 2147483647:
+        parts //= 2
+    return parts
+
+
+@compiled
+def quantise_16(x, width, out, parts):
+    """Quantise a row to 16 bits, in steps of int8 divided by ``parts``: to int16 where products take them,
+    otherwise to two rows of int8, the second for the parts. Return (the step times 127, the sums of the
+    rows)."""
     most, _ = row_maximum(x, width)
     factor = splat(127.0 / most)
-    fine = splat(128.0)
+    fine = splat(float(parts))
     whole = splat(0.0)
     rest = splat(0.0)
     for i in range(0, width, 16):
         v = mul(load(x + 4 * i), factor)
-        r = rounded(v)
-        f = mul(sub(v, r), fine)
-        store_bytes(out + INPUT_BYTES * i, v)
-        store_bytes(out + INPUT_BYTES * (width + i), f)
-        whole = add(whole, r)
-        rest = add(rest, rounded(f))
+        if INPUT_BYTES == 2:
+            v = mul(v, fine)
+            store_bytes(out + 2 * i, v)
+            whole = add(whole, rounded(v))
+        else:
+            r = rounded(v)
+            f = mul(sub(v, r), fine)
+            store_bytes(out + i, v)
+            store_bytes(out + width + i, f)
+            whole = add(whole, r)
+            rest = add(rest, rounded(f))
     return most, total(whole), total(rest)
 
 
@@ -380,10 +397,11 @@ def quantise_rows(x, width, first, end, out, steps, sums, floor):
 
 @compiled
 def quantise_rows_16(x, width, first, end, out, steps, sums):
-    """Quantise rows first..end of x [rows, width] to two rows of ``out`` each."""
+    """Quantise rows first..end of x [rows, width] to 2 width bytes of ``out`` each."""
+    parts = fine_steps(width)
     for r in range(first, end):
-        step, whole, rest = quantise_16(x + 4 * r * width, width, out + 2 * INPUT_BYTES * r * width)
-        store_float(steps + 4 * r, step)
+        step, whole, rest = quantise_16(x + 4 * r * width, width, out + 2 * r * width, parts)
+        store_float(steps + 4 * r, step / parts)
         store_int(sums + 8 * r, int(whole) * WEIGHT_OFFSET)
         store_int(sums + 8 * r + 4, int(rest) * WEIGHT_OFFSET)
 
@@ -553,18 +571,22 @@ def plain_product_16(m, t, nt, x, width, n, steps, sums, products, out, stride, 
     scales = load_long(m + 8 * SCALES)
     bias = load_long(m + 8 * BIAS)
     function = load_long(m + 8 * PRODUCT)
-    fine = splat(0.0078125)
+    parts = fine_steps(width)
+    rows = n if INPUT_BYTES == 2 else 2 * n
     for b in range(blocks * t // nt, blocks * (t + 1) // nt):
         call_product(
-            function, w + b * width * columns * 16, x, INPUT_BYTES * width, width // 4, 2 * n, products
+            function, w + b * width * columns * 16, x, INPUT_BYTES * width, width // 4, rows, products
         )
         for r in range(n):
             step = splat(load_float(steps + 4 * r))
+            less = load_int(sums + 8 * r)
             for c in range(columns):
                 place = (b * columns + c) * 64
-                at = products + (2 * r * columns + c) * 64
-                coarse = load_sums(at, load_int(sums + 8 * r))
-                v = fma(load_sums(at + columns * 64, load_int(sums + 8 * r + 4)), fine, coarse)
+                if INPUT_BYTES == 2:
+                    v = load_sums(products + (r * columns + c) * 64, less)
+                else:
+                    at = products + (2 * r * columns + c) * 64
+                    v = load_sums_16(at, less, at + columns * 64, load_int(sums + 8 * r + 4), parts)
                 v = mul(mul(v, load(scales + place)), step)
                 if bias:
                     v = add(v, load(bias + place))

@@ -248,6 +248,15 @@ def load_sums(b, address, offset):
     return b.sitofp(b.sub(_load(b, INTS, address, 4), _splat(b, offset)), FLOATS)
 
 
+@_operation(vector, ADDRESS, INT, ADDRESS, INT, INT)
+def load_sums_16(b, coarse, less, fine, less_fine, scale):
+    """Return 16 int32 sums of a coarse part times ``scale`` plus those of a fine part, as floats; less,
+    less_fine: subtracted first."""
+    whole = b.sub(_load(b, INTS, coarse, 4), _splat(b, less))
+    rest = b.sub(_load(b, INTS, fine, 4), _splat(b, less_fine))
+    return b.sitofp(b.add(b.mul(whole, _splat(b, scale)), rest), FLOATS)
+
+
 @_operation(vector, FLOAT)
 def splat(b, x):
     """Return a vector with x in every lane."""

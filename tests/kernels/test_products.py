@@ -11,7 +11,7 @@ from specviz.kernels.matrix import Int8Matrix, columns_of
 from specviz.models.compiled_linear import CompiledInt8Linear
 from specviz.models.int8 import MOST, quantise_rows
 
-SHAPES = [(96, 64), (48, 32), (40, 48), (130, 24), (256, 336), (16, 16)]
+SHAPES = [(96, 64), (48, 32), (40, 48), (130, 24), (256, 336), (16, 16), (32, 1536), (32, 4096)]
 
 
 def case(out: int, width: int, rows: int):
@@ -28,7 +28,8 @@ def by_hand(weight, bias, x, fine=False):
     whole = scaled.round()
     product = whole.double() @ numbers.double().t()
     if fine:
-        product += ((scaled - whole) * 128).round().double() @ numbers.double().t() / 128
+        parts = 128 if x.shape[1] <= 1032 else 64 if x.shape[1] <= 2064 else 32
+        product += ((scaled - whole) * parts).round().double() @ numbers.double().t() / parts
     return (product * steps.double() / MOST * largest.double() + bias).float()
 
 
