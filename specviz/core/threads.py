@@ -37,7 +37,7 @@ def thread_limit(most: int) -> Iterator[None]:
     before = torch.get_num_threads()
     outer = getattr(_limits, "most", None)
     torch.set_num_threads(min(most, before))
-    _limits.most = most
+    _limits.most = most if outer is None else min(most, outer)
     try:
         yield
     finally:
