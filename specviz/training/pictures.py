@@ -15,8 +15,9 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from ..pictures import drawings
 from ..zoo import codec
-from . import drawings, losses
+from . import losses
 from .draft import hidden_states_at
 from .files import export, write_json, write_text
 from .job import Job

@@ -18,8 +18,9 @@ from torch.nn import functional as F
 
 from ..checkpoints import mx
 from ..models.scales import HALF, KIND, ScaleNet, Scales
+from ..pictures import drawings
 from ..zoo import codec
-from . import drawings, pictures
+from . import pictures
 from .files import write_json, write_shards, write_text, write_tokenizer
 from .job import Job
 from .runner import Runner

@@ -21,8 +21,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ..checkpoints import mx
 from ..models.patch_encoder import PatchEncoder, label_scores
+from ..pictures import scenes
 from ..zoo import codec
-from . import losses, scenes
+from . import losses
 from .files import write_json, write_shards, write_text, write_tokenizer
 from .job import Job
 from .runner import Runner

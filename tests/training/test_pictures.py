@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from specviz.core import Sampling
+from specviz.pictures import drawings
 from specviz.run.result import collect
 from specviz.run.session import Session
-from specviz.training import drawings, generate, pictures, recognise, text_answers
+from specviz.training import generate, pictures, text_answers
 from specviz.training.job import Job
 from specviz.zoo import load
+from tools import recognise
 
 
 def test_every_thing_can_be_drawn_and_asked_for_in_known_words():

@@ -13,11 +13,11 @@ from specviz import load
 from specviz.core import DraftTree, Sampling
 from specviz.evidence import certificate as certify
 from specviz.methods import catalogue
+from specviz.pictures import scenes
 from specviz.run.prefix_cache import PrefixPool
 from specviz.run.request import GenerationRequest
 from specviz.run.result import collect
 from specviz.run.session import Session, SessionError
-from specviz.training import scenes
 from specviz.zoo import survey
 from specviz.zoo.codec import encode_png
 from specviz.zoo.picture_input import data_url, decode_picture
