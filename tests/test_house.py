@@ -101,6 +101,16 @@ def test_no_file_imports_itself_through_others():
     graphlib.TopologicalSorter(imports).prepare()  # CycleError names the files of a circle
 
 
+def test_only_the_training_imports_a_recipe():
+    """Optimisers and training data stay out of whatever answers a request."""
+    graph = grimp.build_graph("specviz", cache_dir=None)
+    recipes = {module for module in graph.modules if module.endswith("_recipe")}
+    train = recipes | {module for module in graph.modules if module.startswith("specviz.training")}
+    assert len(recipes) > 30 and all(module.startswith("specviz.methods.") for module in recipes)
+    taken = {(a, b) for b in train for a in graph.find_modules_that_directly_import(b) if a not in train}
+    assert not taken
+
+
 def test_tests_mirror_the_rooms():
     rooms = {folder.name for folder in (ROOT / "specviz").iterdir() if (folder / "__init__.py").is_file()}
     tested = {folder.name for folder in (ROOT / "tests").iterdir() if (folder / "__init__.py").is_file()}

@@ -4,8 +4,9 @@ import argparse
 import ctypes
 import signal
 import sys
-from importlib import import_module
 from pathlib import Path
+
+from .recipes import exists, run_of
 
 FIRST = ("tokenizer", "target", "generate", "draft")  # recipes before the trained parts
 LAST = (
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
                 and job.hparams("target")["start"] == "shipped"
             ):
                 continue  # a target that goes on keeps its tokenizer
-            print(f"{name}: {import_module(f'.{name}', __package__).run(job)}", flush=True)
+            print(f"{name}: {run_of(name)(job)}", flush=True)
     except (DataError, TrainingError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -74,7 +75,7 @@ def available() -> list[str]:
             raise ValueError(f"the recipes {', '.join(waiting)} wait for one another")
         order += ready
         waiting = {kind: part for kind, part in waiting.items() if kind not in ready}
-    return [name for name in (*order, *LAST) if (Path(__file__).parent / f"{name}.py").is_file()]
+    return [name for name in (*order, *LAST) if exists(name)]
 
 
 def parser() -> argparse.ArgumentParser:

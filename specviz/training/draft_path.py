@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
+from ..methods.trained_heads.specdiff.specdiff_recipe import TextFeatures
 from ..models import draft_path
 from ..models.pretrained import decoder_layers, with_cache
 from . import chains, losses
@@ -27,7 +28,6 @@ from .features import Batch
 from .job import Job
 from .masked_block import sample_anchors
 from .runner import Runner
-from .specdiff import TextFeatures
 from .text_answers import Answer
 
 ROWS = 1024  # most rows of a pass when measuring

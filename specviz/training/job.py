@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-import yaml
 
 from .. import ASSETS
 from ..checkpoints.split import joined_folder
@@ -20,8 +19,8 @@ from ..core.errors import CodedError
 from ..methods import trained_parts
 from ..zoo.found_weights import FOLDER
 from ..zoo.registry import register
+from .recipes import sections
 
-HERE = Path(__file__).parent
 SHIPPED = ASSETS / "models"
 TARGET = "Llama-specviz-16M"  # the first target; what drafts for it is named without it
 
@@ -56,18 +55,18 @@ class Job:
 
     def hparams(self, recipe: str) -> dict:
         """Return the recipe's hyperparameters: its `default` section, overridden by the section of the
-        chosen size. `like`: another recipe whose hyperparameters are the defaults."""
-        sections = self.sections(recipe)
-        if self.size not in sections:
+        chosen size. `like`: another recipe, or defaults.yaml, whose sections lie below its own."""
+        if self.size not in sections(recipe):
             raise TrainingError(
-                f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections)}.", "training.size"
+                f"{recipe}.yaml has no size {self.size!r}; it has {', '.join(sections(recipe))}.",
+                "training.size",
             )
-        own = sections["default"] | sections[self.size]
-        return (self.hparams(own["like"]) if "like" in own else {}) | own
+        return self._section(recipe, "default") | self._section(recipe, self.size)
 
-    def sections(self, recipe: str) -> dict[str, dict]:
-        """Return the sections of the recipe's YAML file: {size: hyperparameters}."""
-        return yaml.safe_load((HERE / f"{recipe}.yaml").read_text(encoding="utf-8"))
+    def _section(self, recipe: str, size: str) -> dict:
+        own = sections(recipe)
+        like = own["default"].get("like")
+        return (self._section(like, size) if like else {}) | own.get(size, {})
 
     @property
     def options(self) -> str:

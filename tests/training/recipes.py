@@ -14,6 +14,7 @@ from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import ranks
 from specviz.training.job import TARGET
+from specviz.training.recipes import run_of
 from specviz.training.runner import Runner
 from specviz.verifiers import TokenRejection
 
@@ -38,9 +39,9 @@ def killed(monkeypatch, run: Callable[[], object], steps: int) -> object:
     return run()
 
 
-def killed_and_resumed(recipe, name, material, place, monkeypatch) -> list[float]:
+def killed_and_resumed(name, material, place, monkeypatch) -> list[float]:
     """The losses of a run that was killed after nine steps and taken up again."""
-    killed(monkeypatch, lambda: recipe.run(job(material, place)), 9)
+    killed(monkeypatch, lambda: run_of(name)(job(material, place)), 9)
     return history(place, name)
 
 

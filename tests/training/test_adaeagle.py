@@ -10,11 +10,12 @@ from specviz.core import Parts, Sampling, State, open_run, play
 from specviz.drafters.heads.features import FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
 from specviz.methods.draft_length.adaeagle import METHOD
+from specviz.methods.draft_length.adaeagle import adaeagle_recipe as adaeagle
+from specviz.methods.trained_heads.eagle import eagle_recipe as eagle
 from specviz.models import draft_length
 from specviz.models import eagle as eagle_models
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import adaeagle, eagle
 from specviz.training.draft import collate
 from specviz.training.job import TARGET
 from specviz.verifiers import TokenRejection

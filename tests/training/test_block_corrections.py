@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-from importlib import import_module
 
 import pytest
 import torch
@@ -17,6 +16,7 @@ from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import block_corrections, chains, masked_block
 from specviz.training.job import TARGET
+from specviz.training.recipes import module_of
 from specviz.verifiers import TokenRejection
 from specviz.zoo.trained_heads import network_of
 
@@ -33,7 +33,7 @@ NAMES = ("domino", "dflash2", "lilicorr", "treeflash", "taps")
 
 
 def recipe(kind):
-    return import_module(f"specviz.training.{kind}").run
+    return module_of(kind).run
 
 
 def with_drafter(material, drafted, place):  # noqa: F811
@@ -76,7 +76,7 @@ def begun(model, features):
 
 def loss(model, features, kind, work):
     """The mean distillation loss over the same batches."""
-    found, scores = [], import_module(f"specviz.training.{kind}").scores
+    found, scores = [], module_of(kind).scores
     with torch.inference_mode():
         for step in range(6):
             batch = features.batch(step, 0.0)
@@ -128,9 +128,7 @@ def test_the_engine_keeps_what_the_replay_promises(material, drafted, tmp_path, 
         torch.tensor(state.tokens), answer.start, "chat", 0.0, answer.top_ids, answer.top_logp
     )
     with torch.inference_mode():
-        marks = block_corrections.accepted_by_step(
-            head.float(), features, text, import_module(f"specviz.training.{kind}").scores
-        )
+        marks = block_corrections.accepted_by_step(head.float(), features, text, module_of(kind).scores)
     assert chains.replay_rounds([marks], dflash.length)["block_efficiency"] == pytest.approx(
         (len(state.tokens) - answer.start) / rounds, abs=1e-4
     )
@@ -150,6 +148,6 @@ def test_an_untrained_correction_that_begins_from_the_targets_tables_changes_not
     batch = features.batch(0, 0.0)
     blocks = features.blocks(batch, torch.arange(len(batch.ids))[:, None])
     with torch.inference_mode():
-        found = import_module(f"specviz.training.{kind}").scores(model, features, blocks).log_softmax(-1)
+        found = module_of(kind).scores(model, features, blocks).log_softmax(-1)
         change = float((found - blocks.logits.log_softmax(-1)).abs().max())
     assert (change < 2e-2) == (kind != "lilicorr")  # a bfloat16 output matrix rounds TreeFlash's states

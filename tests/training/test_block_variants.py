@@ -3,15 +3,14 @@ and store those parts alone."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import pytest
 import torch
 from safetensors import safe_open
 
+from specviz.methods.trained_heads.dflare.dflare_recipe import fit_to_dflash
 from specviz.models import masked_block as network
 from specviz.training import masked_block
-from specviz.training.dflare import fit_to_dflash
+from specviz.training.recipes import module_of
 from specviz.zoo.trained_heads import network_of
 
 from .recipes import killed
@@ -29,11 +28,11 @@ def test_it_learns_its_parts_from_dflash_and_a_killed_run_resumes(
     monkeypatch,
     kind,
 ):
-    run, places = import_module(f"specviz.training.{kind}").run, [tmp_path / "whole", tmp_path / "again"]
+    run, places = module_of(kind).run, [tmp_path / "whole", tmp_path / "again"]
     works = [with_drafter(material, drafted, place) for place in places]
     if kind == "dflash2_conv":
         for work in works:
-            import_module("specviz.training.dflash2").run(work)
+            module_of("dflash2").run(work)
     made = run(works[0])
     whole = history(places[0], kind)
     killed(monkeypatch, lambda: run(works[1]), 9)

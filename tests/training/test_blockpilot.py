@@ -7,9 +7,10 @@ import pytest
 
 from specviz.core import Sampling, State, open_run, play
 from specviz.methods.draft_length.blockpilot import METHOD, network
+from specviz.methods.draft_length.blockpilot import blockpilot_recipe as blockpilot
+from specviz.methods.trained_heads.eagle import eagle_recipe as eagle
 from specviz.models import eagle as eagle_models
 from specviz.targets.fast import FastModel
-from specviz.training import blockpilot, eagle
 from specviz.training.job import TARGET
 
 from ..models.tiny import body

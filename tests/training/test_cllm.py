@@ -16,10 +16,10 @@ from specviz.checkpoints import mx
 from specviz.checkpoints.weights import ModelError
 from specviz.core import Sampling, State
 from specviz.methods.parallel_decoding.cllm import METHOD
+from specviz.methods.parallel_decoding.cllm import cllm_recipe as cllm
 from specviz.models import causal
 from specviz.targets.fast import FastModel
 from specviz.trace.events import Committed
-from specviz.training import cllm
 from specviz.training.draft import collate
 from specviz.training.features import body_of
 from specviz.training.job import TARGET, Job

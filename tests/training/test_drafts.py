@@ -13,10 +13,14 @@ from transformers import AutoTokenizer, LlamaConfig
 
 from specviz.core import DraftTree
 from specviz.methods import draft_kinds
+from specviz.methods.draft_model.distillspec import distillspec_recipe as distillspec
+from specviz.methods.draft_model.fastdraft import fastdraft_recipe as fastdraft
+from specviz.methods.draft_model.s2d import s2d_recipe as s2d
+from specviz.methods.draft_model.tvdpp import tvdpp_recipe as tvdpp
 from specviz.models.exits import sub_model_layers
 from specviz.models.pretrained import open_network
 from specviz.targets.fast import FastModel
-from specviz.training import distillspec, draft, fastdraft, s2d, tvdpp
+from specviz.training import draft
 from specviz.training import text_answers as generate
 from specviz.training.draft import DraftTrainer
 from specviz.training.files import write_tensors

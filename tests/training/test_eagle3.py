@@ -12,10 +12,11 @@ from safetensors.torch import load_file, save_file
 from specviz.core import Parts
 from specviz.drafters.heads.features import FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
+from specviz.methods.trained_heads.eagle3 import eagle3_recipe as eagle3
 from specviz.models import eagle3 as models
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import chains, eagle3
+from specviz.training import chains
 from specviz.training.draft import collate
 from specviz.training.files import write_json
 from specviz.training.job import TARGET

@@ -9,14 +9,17 @@ import torch
 from torch.nn import functional as F
 
 from specviz.drafters.heads.lattice import BlockLattice
+from specviz.methods.trained_heads.blockwise import blockwise_recipe as blockwise
 from specviz.methods.trained_heads.blockwise import network as blockwise_models
+from specviz.methods.trained_heads.chimera import chimera_recipe as chimera
 from specviz.methods.trained_heads.chimera import network as chimera_models
 from specviz.methods.trained_heads.chimera.drafter import ChimeraTree
+from specviz.methods.trained_heads.clover import clover_recipe as clover
 from specviz.methods.trained_heads.clover import network as clover_models
 from specviz.methods.trained_heads.clover.drafter import CloverTree
 from specviz.methods.trained_heads.redrafter import network as redrafter_models
+from specviz.methods.trained_heads.redrafter import redrafter_recipe as redrafter
 from specviz.methods.trained_heads.redrafter.drafter import BeamTree
-from specviz.training import blockwise, chimera, clover, redrafter
 from specviz.training.features import Features, body_of
 from specviz.training.job import TARGET
 from specviz.trees import full_tree
@@ -61,7 +64,7 @@ def trained(material, tmp_path_factory):  # noqa: F811
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch, name):  # noqa: F811
     whole = history(trained, name)
     assert len(whole) == STEPS and sum(whole[-3:]) < sum(whole[:3])
-    assert killed_and_resumed(RECIPES[name][0], name, material, tmp_path / "again", monkeypatch) == whole
+    assert killed_and_resumed(name, material, tmp_path / "again", monkeypatch) == whole
     card = (trained / "models" / f"Llama-specviz-{name}" / "README.md").read_text()
     assert f"training {name}" in card and "{" not in card
 

@@ -9,29 +9,25 @@ import torch
 
 from specviz.drafters.heads.in_target import InTargetTree, uniform_plan
 from specviz.models import in_target as models
-from specviz.training import hidden_transfer, in_target, pass_sampling, ppd, speculative_streaming
+from specviz.training import in_target
 from specviz.training.draft import collate
 from specviz.training.features import Features, entering_states
+from specviz.training.recipes import run_of
 from specviz.training.text_answers import Answer
 from specviz.trees import full_tree
 
 from .recipes import killed_and_resumed, promised_and_kept, whole_numbers
 from .test_features import STEPS, history, job, material  # noqa: F401
 
-RECIPES = {
-    "pass_sampling": pass_sampling,
-    "ppd": ppd,
-    "hidden_transfer": hidden_transfer,
-    "speculative_streaming": speculative_streaming,
-}
+RECIPES = ("pass_sampling", "ppd", "hidden_transfer", "speculative_streaming")
 CHAIN = full_tree((1, 1, 1))
 
 
 @pytest.fixture(scope="module")
 def trained(material, tmp_path_factory):  # noqa: F811
     place = tmp_path_factory.mktemp("inside")
-    for recipe in RECIPES.values():
-        recipe.run(job(material, place))
+    for name in RECIPES:
+        run_of(name)(job(material, place))
     return place
 
 
@@ -47,9 +43,9 @@ def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, 
         assert len(whole) == STEPS and sum(whole[-5:]) < sum(whole[:5]), name
         card = (trained / "models" / f"Llama-specviz-{name}" / "README.md").read_text()
         assert f"training {name}" in card and "{" not in card
-    assert killed_and_resumed(
-        hidden_transfer, "hidden_transfer", material, tmp_path / "again", monkeypatch
-    ) == history(trained, "hidden_transfer")
+    assert killed_and_resumed("hidden_transfer", material, tmp_path / "again", monkeypatch) == history(
+        trained, "hidden_transfer"
+    )
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -8,11 +8,12 @@ import torch
 
 from specviz.core import DraftTree, Parts
 from specviz.drafters.model.chain import DraftChain
+from specviz.methods.trained_heads.kv_assistant import kv_assistant_recipe as kv_assistant
 from specviz.methods.trained_heads.kv_assistant import network
 from specviz.methods.trained_heads.kv_assistant.drafter import AssistantModel, BorrowingDrafter
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import chains, kv_assistant
+from specviz.training import chains
 from specviz.training.draft import collate
 from specviz.training.job import TARGET
 from specviz.verifiers import TokenRejection

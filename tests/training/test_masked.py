@@ -10,12 +10,14 @@ import torch
 
 from specviz.core import Parts
 from specviz.drafters.model.masked import MaskedDraft
+from specviz.methods.draft_model.pard import pard_recipe as pard
 from specviz.methods.trained_heads.peagle import network as peagle_models
+from specviz.methods.trained_heads.peagle import peagle_recipe as peagle
 from specviz.methods.trained_heads.peagle.drafter import OnePassFeatures
 from specviz.models import masked as pard_models
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import chains, mask_rows, pard, peagle
+from specviz.training import chains, mask_rows
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.job import TARGET

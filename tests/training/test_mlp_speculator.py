@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from specviz.methods.trained_heads.mlp_speculator import mlp_speculator_recipe as mlp_speculator
 from specviz.methods.trained_heads.mlp_speculator import network as models
-from specviz.training import mlp_speculator
 from specviz.training.draft import collate
 from specviz.training.features import Features, body_of
 from specviz.training.job import TARGET
@@ -26,7 +26,7 @@ def trained(material, tmp_path_factory):  # noqa: F811
 def test_it_learns_and_a_killed_run_resumes_to_the_same_loss(material, trained, tmp_path, monkeypatch):  # noqa: F811
     whole = history(trained, "mlp_speculator")
     assert len(whole) == STEPS and sum(whole[-3:]) < sum(whole[:3])
-    assert killed_and_resumed(mlp_speculator, "mlp_speculator", material, tmp_path, monkeypatch) == whole
+    assert killed_and_resumed("mlp_speculator", material, tmp_path, monkeypatch) == whole
 
 
 def test_a_level_reads_the_state_and_every_token_behind_it(material, tmp_path):  # noqa: F811

@@ -11,9 +11,10 @@ import torch
 from specviz.core import Parts, Sampling, State, open_run, play
 from specviz.drafters.heads.diffusion import DiffusionDraft
 from specviz.methods.trained_heads.specdiff import network
+from specviz.methods.trained_heads.specdiff import specdiff_recipe as specdiff
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
-from specviz.training import chains, specdiff
+from specviz.training import chains
 from specviz.training.features import Batch, Features
 from specviz.training.job import TARGET
 from specviz.training.text_answers import Answer
