@@ -11,6 +11,7 @@
       ways: [
         { key: "predict", title: "Predicted and measured", line: "The formula, the clock, the gap" },
         { key: "cost", title: "The price of a pass", line: "Why several tokens cost little" },
+        { key: "killers", title: "Right text, low acceptance", line: "Mistakes as switches; runs the engine" },
         { key: "contexts", title: "Long texts", line: "Measured, and a model beyond; runs the engine" },
         { key: "scaling", title: "What training buys", line: "Acceptance over tokens and sizes" },
       ],
@@ -42,6 +43,7 @@
       ways: [
         { key: "distribution", title: "Same distribution?", line: "Counts against the distribution; runs the engine" },
         { key: "breakit", title: "Break it", line: "Classic mistakes; runs the engine" },
+        { key: "company", title: "Alone and in company", line: "One row, other passes; runs the engine" },
         { key: "mask", title: "Mask and draft", line: "Structured output, three ways; runs the engine" },
       ],
     },

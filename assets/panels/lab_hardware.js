@@ -17,6 +17,8 @@
     ["a100", "A100 80 GB SXM", 2039, 312],
     ["h100", "H100 SXM", 3350, 989],
     ["h200", "H200", 4800, 989],
+    ["b200", "B200", 8000, 2250],
+    ["m4", "Apple M4", 120, 3.76],
     ["own", "Your own numbers", 500, 50],
   ];
   const TARGETS = [
@@ -103,7 +105,8 @@
         paint();
       },
     });
-    const chip = P.chip(env);
+    const roof = P.roofline(env),
+      chip = P.chip(env);
     let lane = null;
 
     /* What a draft step is to the target, kept when the target grows: the ratio of sizes where the method drafts with the
@@ -249,9 +252,11 @@
         env.laneLine(lane),
         K.twoColumns([machine.root, bw.root, fl.root, target.root, bytes.root, batch.root], [figs, plot.root]),
         K.box("", prose),
+        roof.root,
         chip.root,
       );
       paint();
+      roof.update(lane);
       chip.update(lane);
     }
     return {
@@ -270,6 +275,7 @@
       },
       destroy() {
         plot.stop();
+        roof.destroy();
         chip.destroy();
       },
     };

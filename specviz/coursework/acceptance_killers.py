@@ -23,14 +23,12 @@ from ..loops import speculate
 from ..policies import Fixed
 from ..trace.events import Committed
 from ..verifiers import TokenRejection
-from .engine_checks import short, whole
+from .engine_checks import QUESTIONS, short, small_target, whole
 from .exercise import Check, Code, Exercise, Mistake, Report, failed, passed, source_of_numbers
 from .messages import TEXTS
 from .submission import SubmissionError, TrustedCode
 from .wrong_decision import Models, WrongDecision, differing_round, place_of, run_lane
 
-TARGET = "Llama-specviz-16M"
-QUESTIONS = ("Tell me a short story.", "What is a cat?")
 TOKENS = 40
 MOST = 64  # positions that a drafted token may stand after the text
 DRAFT = 4
@@ -60,48 +58,31 @@ def wired(**changed: str) -> str:
     return "\n\n".join((RIGHT | changed).values())
 
 
-MISTAKES = (
-    Mistake(
-        "shift_by_one",
-        "a shift by one: the head reads the state of a position with the token of the same position; it was trained with the "
-        "token after it",
-        wired(token_of=TOKEN.replace("position + 1", "position")),
+# mistake -> (function that is wrong, its source)
+CHANGES = {
+    "shift_by_one": ("token_of", TOKEN.replace("position + 1", "position")),
+    "before_the_norm": ("feature", FEATURE.replace('"final"', f'"{LAST}"')),
+    "wrong_layer": ("feature", FEATURE.replace('"final"', f'"{LAYER}"')),
+    "positions_off": ("draft_position", POSITION.replace("last + depth", "last + depth + 1")),
+    "positions_restart": ("draft_position", POSITION.replace("last + depth", "depth")),
+    "unit_length": (
+        "feature",
+        FEATURE.replace('states["final"]', 'states["final"] / states["final"].norm(dim=-1, keepdim=True)'),
     ),
-    Mistake(
-        "before_the_norm",
-        "the state before the last layer and the final norm: the head was trained on the state after the norm",
-        wired(feature=FEATURE.replace('"final"', f'"{LAST}"')),
-    ),
-    Mistake(
-        "wrong_layer",
-        "the state of another layer: the head was trained on the last one",
-        wired(feature=FEATURE.replace('"final"', f'"{LAYER}"')),
-    ),
-    Mistake(
-        "positions_off",
-        "positions off by one: drafted tokens stand one position further on than in training",
-        wired(draft_position=POSITION.replace("last + depth", "last + depth + 1")),
-    ),
-    Mistake(
-        "positions_restart",
-        "positions that begin again: drafted tokens are counted from the beginning of the draft, not of the text",
-        wired(draft_position=POSITION.replace("last + depth", "depth")),
-    ),
-    Mistake(
-        "unit_length",
-        "a state scaled to length 1: the head was trained on the state as it is",
-        wired(
-            feature=FEATURE.replace(
-                'states["final"]', 'states["final"] / states["final"].norm(dim=-1, keepdim=True)'
-            )
-        ),
-    ),
-    Mistake(
-        "wrong_template",
-        "the wrong chat template: target and head were trained with another one, so the head guesses badly what the target says",
-        wired(chat=OTHER_CHAT),
-    ),
-)
+    "wrong_template": ("chat", OTHER_CHAT),
+}
+SENTENCES = {
+    "shift_by_one": "a shift by one: the head reads the state of a position with the token of the same position; it was trained with "
+    "the token after it",
+    "before_the_norm": "the state before the last layer and the final norm: the head was trained on the state after the norm",
+    "wrong_layer": "the state of another layer: the head was trained on the last one",
+    "positions_off": "positions off by one: drafted tokens stand one position further on than in training",
+    "positions_restart": "positions that begin again: drafted tokens are counted from the beginning of the draft, not of the text",
+    "unit_length": "a state scaled to length 1: the head was trained on the state as it is",
+    "wrong_template": "the wrong chat template: target and head were trained with another one, so the head guesses badly what the "
+    "target says",
+}
+MISTAKES = tuple(Mistake(key, SENTENCES[key], wired(**dict([change]))) for key, change in CHANGES.items())
 
 
 class WiredModel(FeatureModel):
@@ -169,34 +150,30 @@ def _number(code: Code, function: str, *args: Any) -> int:
         raise SubmissionError("answer.whole", name=code.name, function=function) from None
 
 
-@cache
-def loaded() -> Any:
-    """Return the small target with its head. Raises ZooError."""
-    from ..zoo import load
-
-    return load(TARGET, None, "cpu", deterministic=True)
-
-
-def measure(code: Code) -> SimpleNamespace:
-    """Run the wiring on the small target at temperature 0. Return tokens per pass, and whether the text equals plain
-    decoding."""
-    rounds, tokens, equal = 0, 0, True
-    target = loaded()
+def measure(code: Code, questions: tuple[str, ...] = QUESTIONS) -> SimpleNamespace:
+    """Run the wiring on the small target at temperature 0. Return tokens per pass, the drafted tokens accepted in each
+    round, the texts, and whether they equal plain decoding."""
+    rounds: list[int] = []
+    texts: list[str] = []
+    tokens, equal = 0, True
+    target = small_target()
     kit = target.kit()
     parts = Parts(WiredDrafter(kit.head("eagle"), code), Fixed(DRAFT), TokenRejection())
     with torch.inference_mode():
-        for question in QUESTIONS:
+        for question in questions:
             text = code.call("chat", question)
             if not isinstance(text, str) or not text or len(text) > 2000:
                 raise SubmissionError("answer.chat", name=code.name, answer=short(text))
             ids = list(target.tokenizer.encode(text, add_special_tokens=False))
             state = State(list(ids), Sampling(0.0), limit=TOKENS)
             with closing(speculate(parts, kit.target, state)) as events:
-                rounds += sum(isinstance(event, Committed) for event in events)
+                rounds += [event.accepted for event in events if isinstance(event, Committed)]
             written = state.tokens[len(ids) :]
             tokens += len(written)
+            texts.append(target.tokenizer.decode(written))
             equal = equal and plain_decoding(target.open_target(), ids, TOKENS)[0] == written
-    return SimpleNamespace(rate=tokens / max(1, rounds), equal=equal, tokens=tokens)
+    rate = tokens / max(1, len(rounds))
+    return SimpleNamespace(rate=rate, equal=equal, tokens=tokens, accepted=rounds, texts=texts)
 
 
 @cache
@@ -248,7 +225,7 @@ def _acceptance(code: Code, rate: float, aim: float, figures: dict[str, Any], re
 def first_wrong(code: Code, student: str, report: Report) -> WrongDecision | None:
     """Return the first round in which a wiring drafts otherwise than the right one on the small target."""
     records: list[dict[str, Any]] = []
-    target = loaded()
+    target = small_target()
     models = Models(target.name, "EAGLE", target.token_bytes)
     for lane, (title, one) in enumerate((("wrong.yours", code), ("wrong.rule", TrustedCode(wired())))):
         ids = list(target.tokenizer.encode(one.call("chat", QUESTIONS[0]), add_special_tokens=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ..core import DraftTree, Knob, Method, Parts, Scores, State, Verdict, Verifier
 from ..core.draft_labels import CHOSEN, IID, WITHOUT_REPLACEMENT
+from ..core.errors import CodedError
 from ..evidence.certificate import greedy
 from ..evidence.whole_answers import CHANCE, certify_answers
 from .exercise import Check, Code, failed, passed
@@ -20,6 +22,8 @@ from .toy_models import PROMPTS, TinyLoaded
 TOKENS = 600  # tokens of the certificate
 TEXT = 40  # tokens of each greedy text
 SEEDS = 2**31
+SMALL = "Llama-specviz-16M"
+QUESTIONS = ("Tell me a short story.", "What is a cat?")
 
 
 def read_chain(answer: Any, nodes: int, vocab: int, name: str) -> Outcome:
@@ -154,6 +158,27 @@ def greedy_check(code: Code, tree: bool) -> Check:
     if found["status"] in ("identical", "near_tie"):
         return passed("greedy text", "greedy.equal", figures, tokens=found["tokens"])
     return failed("greedy text", "greedy.differs", figures, at=found["position"])
+
+
+@cache
+def small_target() -> Any:
+    """Return the small target with its draft model. Raises ZooError if its weights are not here."""
+    from ..zoo import load
+
+    return load(SMALL, None, "cpu", deterministic=True)
+
+
+def small_target_checks(method: Method) -> list[Check]:
+    """Compare greedy text with plain decoding on the small target, which has real words and a vocabulary of 8,192;
+    no check if its weights are not here."""
+    try:
+        found = greedy(small_target(), method, list(QUESTIONS), TEXT)
+    except CodedError:
+        return []
+    figures = {"tokens": found["tokens"], "position": found["position"]}
+    if found["status"] in ("identical", "near_tie"):
+        return [passed("small target", "small.equal", figures, tokens=found["tokens"])]
+    return [failed("small target", "small.differs", figures, at=found["position"])]
 
 
 def certificate_check(code: Code, tree: bool, seed: int, tokens: int = TOKENS) -> Check:

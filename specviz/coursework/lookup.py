@@ -12,7 +12,7 @@ from ..evidence.certificate import greedy
 from ..policies import Fixed
 from ..targets.tiny import TinyNet, TinyTarget
 from ..verifiers import TokenRejection
-from .engine_checks import TEXT, short, whole
+from .engine_checks import TEXT, short, small_target_checks, whole
 from .exercise import Check, Code, Exercise, Mistake, Report, failed, passed, source_of_numbers
 from .messages import TEXTS
 from .submission import SubmissionError, TrustedCode
@@ -157,16 +157,20 @@ def drafts_check(code: Code, report: Report) -> Check:
     return failed("drafts", "drafts.unknown", figures, wrong=len(wrong), texts=len(given))
 
 
-def engine_check(code: Code) -> Check:
-    """Compare greedy text with plain decoding, where the submission drafts."""
+def method_with(code: Code) -> Method:
+    """Return a method in which the submission drafts."""
 
     def build(kit: Any) -> Parts:
         return Parts(SubmittedDrafter(code), Fixed(4), TokenRejection())
 
-    method = Method(
+    return Method(
         key="submission", title="A submission", paper="", family="Coursework", summary="", build=build
     )
-    found = greedy(TinyLoaded(), method, list(PROMPTS), TEXT)  # type: ignore[arg-type]
+
+
+def engine_check(code: Code) -> Check:
+    """Compare greedy text with plain decoding, where the submission drafts."""
+    found = greedy(TinyLoaded(), method_with(code), list(PROMPTS), TEXT)  # type: ignore[arg-type]
     if found["status"] in ("identical", "near_tie"):
         return passed("greedy text", "greedy.equal", {"tokens": found["tokens"]}, tokens=found["tokens"])
     return failed("greedy text", "greedy.differs", {"position": found["position"]}, at=found["position"])
@@ -188,6 +192,7 @@ def check(code: Code, student: str, report: Report) -> None:
     report.checks.append(answer_check(code, _answers(student)))
     report.checks.append(drafts_check(code, report))
     report.checks.append(engine_check(code))
+    report.checks += small_target_checks(method_with(code))
 
 
 def first_wrong(code: Code, student: str, report: Report) -> WrongDecision | None:

@@ -27,6 +27,8 @@ TEXTS |= {
     "answer.right": "All {count} numbers in ANSWER are right.",
     "greedy.equal": "At temperature 0 it writes the {tokens} tokens of plain decoding.",
     "greedy.differs": "At temperature 0 it differs from plain decoding at token {at}.",
+    "small.equal": "On the small target, too, it writes the {tokens} tokens of plain decoding.",
+    "small.differs": "On the small target it differs from plain decoding at token {at}.",
     "certificate.pass": "{tokens} sampled tokens follow the target's distribution (p = {p:.2g}).",
     "certificate.fail": "{tokens} sampled tokens do not follow the target's distribution (p = {p:.2g}).",
     "decisions.right": "{calls} drafts were accepted and rejected as the rule says ({tokens} tokens).",

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from ..core import DraftTree
 from ..core.errors import CodedError
-from .engine_checks import short
+from .engine_checks import short, small_target
 from .exercise import Check, Code, Exercise, Mistake, Report, failed, passed, source_of_numbers
 from .submission import SubmissionError
 
-TARGET = "Llama-specviz-16M"
 HEADS = 3
 LENGTH = 32  # tokens of a document
 PIECE = 512  # tokens that the target reads at once; a piece holds several documents
@@ -40,9 +39,7 @@ class Texts:
 def texts(seed: int, train: int = DOCUMENTS[0], new: int = DOCUMENTS[1]) -> tuple[Texts, Texts, Tensor]:
     """Return training texts, new texts, and the target's output matrix [vocab, hidden]. The texts are the datastore's
     of the small target. Raises ZooError."""
-    from ..zoo import load
-
-    loaded = load(TARGET, None, "cpu", deterministic=True)
+    loaded = small_target()
     store = loaded.kit().open_store("text")
     whole = torch.as_tensor(store.array.tokens.astype("int64"))
     count = train + new

@@ -27,6 +27,7 @@ from .engine_checks import (
     method_with,
     read_chain,
     read_tree,
+    small_target_checks,
     tree_of,
 )
 from .exercise import (
@@ -306,6 +307,7 @@ def check_with(rule: Rule, key: str, expected: Callable[[str], list[float]]) -> 
         report.checks.append(greedy_check(code, rule.tree))
         report.checks.append(decisions_check(rule, code, seed, report))
         report.checks.append(certificate_check(code, rule.tree, seed % 1000))
+        report.checks += small_target_checks(method_with(code, rule.tree))
 
     return check
 

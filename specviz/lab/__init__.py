@@ -24,6 +24,9 @@ ENGINE = {
     "load": "load",
     "prompt_set": "prompt_set",
     "doctor": "doctor",
+    "acceptance_killers": "acceptance_killers",
+    "batch_effects": "batch_effects",
+    "late_grammar": "late_grammar",
 }
 LIGHT = {
     "mistakes": "mistakes",

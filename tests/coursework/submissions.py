@@ -333,3 +333,130 @@ _w = Wiring()
 chat, feature, token_of, draft_position = _w.chat, _w.feature, _w.token_of, _w.draft_position
 """,
 }
+HEAD_LOOP = """
+import time
+import torch
+
+HEADS, MATRIX = [], None
+
+def pairs(states, tokens, ahead):
+    return states[:, :-ahead].flatten(0, 1), tokens[:, ahead:].flatten()
+
+def fit(loss_of, parameters, seconds, batch=256, rate=3e-3):
+    optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.05)
+    until, step = time.time() + seconds, 0
+    while time.time() < until and step < 100:
+        for group in optimiser.param_groups:
+            group["lr"] = rate * (1 - step / 100)
+        loss = loss_of(torch.randint(0, 10**9, (batch,)))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        step += 1
+"""
+HEAD_TRAIN = """
+def train(states, tokens, lm_head, seconds):
+    global MATRIX
+    MATRIX = lm_head
+    for i in range(3):
+        x, y = pairs(states, tokens, i + AHEAD)
+        layer = torch.nn.Linear(x.shape[1], x.shape[1])
+        torch.nn.init.zeros_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
+        def loss_of(draw):
+            rows = draw % len(x)
+            h = x[rows]
+            return torch.nn.functional.cross_entropy((h + torch.nn.functional.silu(layer(h))) @ lm_head.T, y[rows])
+        fit(loss_of, layer.parameters(), seconds / 4)
+        HEADS.append(layer)
+
+@torch.no_grad()
+def predict(states):
+    return torch.stack([((states + torch.nn.functional.silu(layer(states))) @ MATRIX.T).argmax(-1) for layer in HEADS], -1)
+"""
+HEADS = {
+    "solution": HEAD_LOOP + HEAD_TRAIN.replace("AHEAD", "2"),
+    "one_network": HEAD_LOOP
+    + """
+def outputs(net, h):
+    return [(h + part) @ MATRIX.T for part in net(h).chunk(3, -1)]
+
+def train(states, tokens, lm_head, seconds):
+    global MATRIX
+    MATRIX = lm_head
+    size = states.shape[-1]
+    net = torch.nn.Sequential(torch.nn.Linear(size, size), torch.nn.SiLU(), torch.nn.Linear(size, 3 * size))
+    torch.nn.init.zeros_(net[2].weight)
+    x = states[:, :-4].flatten(0, 1)
+    ys = [tokens[:, ahead : tokens.shape[1] - 4 + ahead].flatten() for ahead in (2, 3, 4)]
+    def loss_of(draw):
+        rows = draw % len(x)
+        return sum(torch.nn.functional.cross_entropy(out, y[rows]) for out, y in zip(outputs(net, x[rows]), ys))
+    fit(loss_of, net.parameters(), 0.8 * seconds)
+    HEADS.append(net)
+
+@torch.no_grad()
+def predict(states):
+    return torch.stack([out.argmax(-1) for out in outputs(HEADS[0], states)], -1)
+""",
+    "linear": HEAD_LOOP
+    + """
+def train(states, tokens, lm_head, seconds):
+    for ahead in (2, 3, 4):
+        x, y = pairs(states, tokens, ahead)
+        first = torch.nn.Parameter(torch.eye(x.shape[1]))
+        fit(lambda draw: torch.nn.functional.cross_entropy(x[draw % len(x)] @ first @ lm_head.T, y[draw % len(x)]), [first], seconds / 4)
+        HEADS.append(lm_head @ first.detach().T)
+
+def predict(states):
+    return torch.stack([(states @ matrix.T).argmax(-1) for matrix in HEADS], -1)
+""",
+    "nearest_state": """
+import torch
+
+SEEN = []
+
+def train(states, tokens, lm_head, seconds):
+    x = states[:, :-4].flatten(0, 1)
+    SEEN[:] = [x, torch.stack([tokens[:, a : tokens.shape[1] - 4 + a].flatten() for a in (2, 3, 4)], -1)]
+
+def predict(states):
+    return torch.cat([SEEN[1][torch.cdist(part, SEEN[0]).argmin(-1)] for part in states.split(512)])
+""",
+}
+HEAD_GUESS = """
+import torch
+
+MATRIX = None
+
+def train(states, tokens, lm_head, seconds):
+    global MATRIX
+    MATRIX = lm_head
+
+def predict(states):
+    guess = (states @ MATRIX.T).argmax(-1)
+    return torch.stack([guess, guess, guess], -1)
+"""
+WRONG_HEADS = {
+    "untrained": HEAD_GUESS,
+    "one_token": HEAD_GUESS.replace(
+        "(states @ MATRIX.T).argmax(-1)", "torch.zeros(len(states), dtype=torch.long)"
+    ),
+    "all_alike": HEADS["solution"].replace("for layer in HEADS]", "for layer in HEADS[:1] * 3]"),
+    "one_early": HEAD_LOOP + HEAD_TRAIN.replace("AHEAD", "1"),
+    "one_late": HEAD_LOOP + HEAD_TRAIN.replace("AHEAD", "3"),
+    "first_only": HEADS["solution"].replace(
+        "        HEADS.append(layer)",
+        "        HEADS.append(layer if i == 0 else torch.nn.Linear(x.shape[1], x.shape[1]))",
+    ),
+    "by_heart": HEADS["nearest_state"].replace(
+        "    return torch.cat(",
+        """    other = torch.randn(states.shape[1], 500, generator=torch.Generator().manual_seed(0))
+    far = torch.cat([torch.cdist(part, SEEN[0]).min(-1).values > 0.1 for part in states.split(512)])
+    guess = (states @ other).argmax(-1)
+    return torch.where(far[:, None], torch.stack([guess, guess + 1, guess + 2], -1), known(states))
+
+def known(states):
+    return torch.cat(""",
+    ),
+}

@@ -56,7 +56,12 @@ def test_the_whole_check_of_prompt_lookup_passes_the_solution():
     report = Report("prompt_lookup", "ada")
     source = s.LOOKUP["one_pass"] + f"\nANSWER = {lookup._answers('ada')}"
     lookup.check(TrustedCode(source), "ada", report)
-    assert report.passed and [check.name for check in report.checks] == ["numbers", "drafts", "greedy text"]
+    assert report.passed and [check.name for check in report.checks] == [
+        "numbers",
+        "drafts",
+        "greedy text",
+        "small target",
+    ]
 
 
 @pytest.mark.thorough

@@ -1,0 +1,195 @@
+"""Do every lab as a student does, from an empty folder, and write what was seen to docs/labs.md:
+``python -m tests.coursework.sessions [LAB ...]``.
+
+Each submission is graded by the command in a process of its own. For each lab: the solution, three right ones in other
+styles, and known wrong ones with the sentence that each gets; then hostile ones. Results are kept in
+docs/labs.jsonl, so that a lab can be done again alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from specviz.coursework import catalogue, draft_lengths, lookup, verification
+from specviz.coursework.exercise import Exercise
+from specviz.evidence.doctor import machine
+
+from . import submissions as s
+
+ROOT = Path(__file__).parents[2]
+LEDGER, PAGE = ROOT / "docs" / "labs.jsonl", ROOT / "docs" / "labs.md"
+STUDENT = "ada"
+WRONG = 7  # known wrong submissions of a lab that are graded; tests.coursework.power has all of them
+RIGHT = {
+    "prompt_lookup": s.LOOKUP,
+    "token_rejection": s.TOKEN,
+    "sibling_residual": s.SIBLINGS,
+    "block_verification": s.BLOCK,
+    "draft_length": s.LENGTHS,
+    "own_head": s.HEADS,
+    "silent_killer": s.WIRING,
+}
+WRONG_HEADS = s.WRONG_HEADS
+ANSWERS = {
+    "prompt_lookup": lookup._answers,
+    "token_rejection": verification._token_answers,
+    "sibling_residual": verification._sibling_answers,
+    "block_verification": verification._block_answers,
+    "draft_length": draft_lengths._answers,
+}
+SOLUTION = str(ROOT / "specviz" / "verifiers" / "token_rejection.py")
+HOSTILE = {
+    "an endless loop": "def propose(tokens, gamma):\n    while True:\n        pass",
+    "10 GB of memory": "def propose(tokens, gamma):\n    return [len(bytearray(10 * 2**30))]",
+    "a network connection": "import socket\ndef propose(tokens, gamma):\n    socket.create_connection(('127.0.0.1', 9))",
+    "reads the solution's file": f"def propose(tokens, gamma):\n    return [len(open({SOLUTION!r}).read())]",
+    "imports the solution": "def propose(tokens, gamma):\n    import specviz.drafters.lookup\n    return []",
+    "starts a program": "import os\ndef propose(tokens, gamma):\n    os.system('true')\n    return []",
+    "ends the grader": "import os\ndef propose(tokens, gamma):\n    os.kill(os.getppid(), 9)\n    return []",
+}
+
+
+def command(*args: str, folder: Path) -> tuple[int, str, float]:
+    """Run ``specviz labs`` in a folder; return status, output and seconds."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "specviz", "labs", *args],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, time.monotonic() - began
+
+
+def handed_in(starter: str, key: str, source: str) -> str:
+    """Return the starter with a student's functions after its own, and the answers filled in."""
+    answers = ANSWERS.get(key)
+    filled = re.sub(r"(?m)^ANSWER = .*$", f"ANSWER = {answers(STUDENT)}", starter) if answers else starter
+    return f"{filled}\n\n{source}\n"
+
+
+def graded(key: str, kind: str, name: str, folder: Path, text: str) -> dict[str, Any]:
+    """Grade a submission; return what was seen."""
+    (folder / "starter.py").write_text(text, encoding="utf-8")
+    status, out, seconds = command("check", "starter.py", "--lab", key, "--json", folder=folder)
+    report = json.loads(out)
+    wrong = [check for check in report["checks"] if not check["ok"]]
+    ended = [check for check in wrong if check["name"] == "submission"]
+    known = [check for check in wrong if "behaves like" in check["sentence"]]
+    shown = next(iter(ended + known + wrong), None)
+    return {
+        "lab": key,
+        "kind": kind,
+        "name": name,
+        "passed": report["passed"] and status == 0,
+        "checks": len(report["checks"]),
+        "behaves_like": report["behaves_like"],
+        "sentence": shown["sentence"] if shown else "",
+        "caught_after": next(
+            (
+                c["figures"].get("caught_after_tokens")
+                for c in wrong
+                if c["figures"].get("caught_after_tokens")
+            ),
+            None,
+        ),
+        "seconds": round(seconds, 1),
+    }
+
+
+def session(exercise: Exercise) -> list[dict[str, Any]]:
+    """Do one lab from an empty folder; return a row for each submission."""
+    key, rows = exercise.key, []
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        status, _, _ = command("start", key, "--student", STUDENT, folder=place)
+        assert status == 0
+        folder = place / key
+        starter = (folder / "starter.py").read_text(encoding="utf-8")
+        rows.append(graded(key, "starter", "as it is", folder, starter))
+        for style, source in RIGHT[key].items():
+            rows.append(graded(key, "right", style, folder, handed_in(starter, key, source)))
+        for mistake in exercise.mistakes[:WRONG]:
+            source = mistake.source or WRONG_HEADS.get(mistake.key, "")
+            if source:
+                rows.append(graded(key, "wrong", mistake.key, folder, handed_in(starter, key, source)))
+    return rows
+
+
+def hostile() -> list[dict[str, Any]]:
+    """Grade the hostile submissions."""
+    with tempfile.TemporaryDirectory() as name:
+        return [
+            graded("prompt_lookup", "hostile", what, Path(name), source) for what, source in HOSTILE.items()
+        ]
+
+
+def cell(text: str) -> str:
+    """Return text as a cell of a table."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
+    """Return docs/labs.md. facts: of the machine."""
+    by_lab = {key: [row for row in rows if row["lab"] == key and row["kind"] != "hostile"] for key in RIGHT}
+    lines = [
+        "# The labs, graded",
+        "",
+        "Every lab was started in an empty folder, and each submission graded with `specviz labs check`, a process of its own for",
+        "each. Written by `python -m tests.coursework.sessions`; seconds are of the whole command, with its start. The grader's power",
+        "and false alarms over 200 checks: `python -m tests.coursework.power 200`, results in [the log](log/2026-11/house.md).",
+        f"Machine: {facts['processor']}, {facts['cores']} cores, shared with other work while this ran.",
+        "",
+        "| lab | right ones passed | wrong ones caught | of these named | longest check, s |",
+        "|---|---|---|---|---|",
+    ]
+    for key, some in by_lab.items():
+        right = [row for row in some if row["kind"] == "right"]
+        wrong = [row for row in some if row["kind"] == "wrong"]
+        named = sum(row["behaves_like"] == row["name"] for row in wrong)
+        lines.append(
+            f"| {key} | {sum(row['passed'] for row in right)} of {len(right)} | {sum(not row['passed'] for row in wrong)} of {len(wrong)} "
+            f"| {named} | {max((row['seconds'] for row in some), default=0):.0f} |"
+        )
+    for key, some in by_lab.items():
+        lines += ["", f"## {key}", "", "| submission | result | sentence | s |", "|---|---|---|---|"]
+        for row in some:
+            result = "passed" if row["passed"] else "failed"
+            label = {"starter": "starter as it is", "right": f"right: {row['name']}"}.get(
+                row["kind"], row["name"]
+            )
+            lines.append(f"| {label} | {result} | {cell(row['sentence'])} | {row['seconds']:.0f} |")
+    lines += ["", "## Hostile submissions", "", "| what it tries | sentence | s |", "|---|---|---|"]
+    lines += [
+        f"| {row['name']} | {cell(row['sentence'])} | {row['seconds']:.0f} |"
+        for row in rows
+        if row["kind"] == "hostile"
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(names: list[str]) -> None:
+    """Do the named labs ("hostile" is one), or all of them, and write the ledger and the page."""
+    for name in names or [*RIGHT, "hostile"]:
+        fresh = hostile() if name == "hostile" else session(catalogue.find(name))
+        kept = [json.loads(line) for line in LEDGER.read_text().splitlines()] if LEDGER.exists() else []
+        kept = [row for row in kept if (row["kind"] if row["kind"] == "hostile" else row["lab"]) != name]
+        kept += fresh
+        LEDGER.write_text(
+            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept), encoding="utf-8"
+        )
+        PAGE.write_text(page(kept, machine()), encoding="utf-8")
+        print(name, sum(row["passed"] for row in fresh), "passed of", len(fresh), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
