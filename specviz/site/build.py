@@ -6,6 +6,7 @@ All links are relative. Parts that need an engine say so."""
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ..trace.scripts import scripts_below
 STATIC = Path(__file__).parent / "static"
 PANELS = ASSETS / "panels"
 LARGEST = 25 * 2**20  # bytes of all files
+ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
 PLACEHOLDER = [{"type": "placeholder"}]
 FRONT_MATTER = """---
 title: specviz, recorded
@@ -44,6 +46,10 @@ Recorded runs of speculative decoding, the chapters of Learn, and a place to ope
 `index.html`, or put the folder on any web server, under any path. Runs of your own need the engine: `pip install specviz`, then
 `specviz`.
 
+Static Spaces are free for everyone. A Space that runs the engine needs hardware: docs/howto/serve-a-class.md of the repository.
+
+Papers whose methods can be watched here, live or recorded: {papers}.
+
 A trace on a page of your own: `<script src="specviz-trace.js"></script>`, then
 `<specviz-trace src="run.jsonl.gz" height="640"></specviz-trace>`.
 """
@@ -63,6 +69,20 @@ CARDS = (
     "confidence_stop",
     "suffix_decoding",
 )  # methods of the cards to print
+PAPERS = (
+    "speculative",
+    "specinfer",
+    "sequoia",
+    "block_verification",
+    "medusa",
+    "hydra",
+    "eagle",
+    "eagle2",
+    "eagle3",
+    "kangaroo",
+    "pard",
+    "suffix_or_draft",
+)  # exact methods that write 1.5 tokens a pass and more with the embedded models (docs/bench.md); their papers are linked
 CARD_PARTS = (
     ("What it does", "summary"),
     ("Look at", "look"),
@@ -130,7 +150,7 @@ def files() -> dict[str, str]:
     )
     runs = library()
     found = {
-        "README.md": FRONT_MATTER,
+        "README.md": FRONT_MATTER.replace("{papers}", paper_links()),
         "index.html": PAGE.format(policy=POLICY),
         "cards.html": cards_page(),
         "viewer.js": script,
@@ -150,6 +170,18 @@ def files() -> dict[str, str]:
             f"SpecVizSite.opened({json_for_script(run['name'])}, {json_for_script(text)});\n"
         )
     return found
+
+
+def paper_links() -> str:
+    """Return Markdown links to the papers of PAPERS; the hub shows a Space on the pages of the papers that its README
+    links."""
+    found = []
+    for key in PAPERS:
+        method = catalogue()[key]
+        found += [
+            f"[{method.title}](https://arxiv.org/abs/{number})" for number in ARXIV.findall(method.paper)
+        ]
+    return ", ".join(found)
 
 
 def cards_page() -> str:

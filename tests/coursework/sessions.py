@@ -7,6 +7,7 @@ docs/labs.jsonl, so that a lab can be done again alone."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -24,7 +25,7 @@ from specviz.evidence.doctor import machine
 from . import submissions as s
 
 ROOT = Path(__file__).parents[2]
-LEDGER, PAGE = ROOT / "docs" / "labs.jsonl", ROOT / "docs" / "labs.md"
+PAGE = ROOT / "docs" / "labs.md"
 STUDENT = "ada"
 WRONG = 7  # known wrong submissions of a lab that are graded; tests.coursework.power has all of them
 RIGHT = {
@@ -36,7 +37,6 @@ RIGHT = {
     "own_head": s.HEADS,
     "silent_killer": s.WIRING,
 }
-WRONG_HEADS = s.WRONG_HEADS
 ANSWERS = {
     "prompt_lookup": lookup._answers,
     "token_rejection": verification._token_answers,
@@ -106,31 +106,49 @@ def graded(key: str, kind: str, name: str, folder: Path, text: str) -> dict[str,
     }
 
 
-def session(exercise: Exercise) -> list[dict[str, Any]]:
-    """Do one lab from an empty folder; return a row for each submission."""
-    key, rows = exercise.key, []
+def submissions(exercise: Exercise) -> list[tuple[str, str, str]]:
+    """Return (kind, name, source) of the submissions to a lab; the starter as it is has no source."""
+    right = [("right", style, source) for style, source in RIGHT[exercise.key].items()]
+    wrong = [("wrong", one.key, one.source or s.WRONG_HEADS.get(one.key, "")) for one in exercise.mistakes]
+    return [("starter", "as it is", ""), *right, *(one for one in wrong if one[2])][: 1 + len(right) + WRONG]
+
+
+def session(exercise: Exercise) -> None:
+    """Do one lab from an empty folder, and keep a row for each submission."""
     with tempfile.TemporaryDirectory() as name:
-        place = Path(name)
-        status, _, _ = command("start", key, "--student", STUDENT, folder=place)
+        status, _, _ = command("start", exercise.key, "--student", STUDENT, folder=Path(name))
         assert status == 0
-        folder = place / key
+        folder = Path(name) / exercise.key
         starter = (folder / "starter.py").read_text(encoding="utf-8")
-        rows.append(graded(key, "starter", "as it is", folder, starter))
-        for style, source in RIGHT[key].items():
-            rows.append(graded(key, "right", style, folder, handed_in(starter, key, source)))
-        for mistake in exercise.mistakes[:WRONG]:
-            source = mistake.source or WRONG_HEADS.get(mistake.key, "")
-            if source:
-                rows.append(graded(key, "wrong", mistake.key, folder, handed_in(starter, key, source)))
-    return rows
+        for kind, what, source in submissions(exercise):
+            text = handed_in(starter, exercise.key, source) if source else starter
+            keep(graded(exercise.key, kind, what, folder, text))
 
 
-def hostile() -> list[dict[str, Any]]:
-    """Grade the hostile submissions."""
+def hostile() -> None:
+    """Grade the hostile submissions, and keep a row for each."""
     with tempfile.TemporaryDirectory() as name:
-        return [
-            graded("prompt_lookup", "hostile", what, Path(name), source) for what, source in HOSTILE.items()
-        ]
+        for what, source in HOSTILE.items():
+            keep(graded("prompt_lookup", "hostile", what, Path(name), source))
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether two rows are of the same submission."""
+    return all(one[field] == other[field] for field in ("lab", "kind", "name"))
+
+
+def keep(row: dict[str, Any]) -> None:
+    """Put a row in the ledger, in place of an earlier one of the same submission, and write the page."""
+    with (ROOT / "docs" / "labs.jsonl").open("a+", encoding="utf-8") as ledger:
+        fcntl.flock(ledger, fcntl.LOCK_EX)
+        ledger.seek(0)
+        rows = [one for one in map(json.loads, ledger) if not same(one, row)] + [row]
+        ledger.truncate(0)
+        ledger.write("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in rows))
+    PAGE.write_text(page(rows, machine()), encoding="utf-8")
+    print(
+        row["lab"], row["kind"], row["name"], row["passed"], row["behaves_like"], row["seconds"], flush=True
+    )
 
 
 def cell(text: str) -> str:
@@ -178,17 +196,12 @@ def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Do the named labs ("hostile" is one), or all of them, and write the ledger and the page."""
+    """Do the named labs ("hostile" is one), or all of them."""
     for name in names or [*RIGHT, "hostile"]:
-        fresh = hostile() if name == "hostile" else session(catalogue.find(name))
-        kept = [json.loads(line) for line in LEDGER.read_text().splitlines()] if LEDGER.exists() else []
-        kept = [row for row in kept if (row["kind"] if row["kind"] == "hostile" else row["lab"]) != name]
-        kept += fresh
-        LEDGER.write_text(
-            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in kept), encoding="utf-8"
-        )
-        PAGE.write_text(page(kept, machine()), encoding="utf-8")
-        print(name, sum(row["passed"] for row in fresh), "passed of", len(fresh), flush=True)
+        if name == "hostile":
+            hostile()
+        else:
+            session(catalogue.find(name))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from specviz import ASSETS
+from specviz import ASSETS, ROOT
 from specviz.cli import main
 from specviz.lab.recordings import library
 from specviz.methods import catalogue
@@ -40,6 +40,20 @@ def test_it_holds_everything_in_few_bytes(folder):
     assert [run["name"] for run in found["library"]] == [run["name"] for run in library()]
     head = (folder / "README.md").read_text(encoding="utf-8").split("---")[1]
     assert "sdk: static" in head and "app_file: index.html" in head
+
+
+def test_the_readmes_link_the_papers_that_can_be_watched(folder):
+    texts = [
+        (folder / "README.md").read_text(encoding="utf-8"),
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+    ]
+    for text in texts:
+        linked = set(re.findall(r"https://arxiv\.org/abs/(\d{4}\.\d{5})", text))
+        assert linked == {
+            number for key in build.PAPERS for number in build.ARXIV.findall(catalogue()[key].paper)
+        }
+    assert len(set(build.PAPERS)) == 12
+    assert all(catalogue()[key].exactness == "exact" for key in build.PAPERS)
 
 
 def test_every_link_is_relative_and_exists(folder):
