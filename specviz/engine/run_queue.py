@@ -17,6 +17,7 @@ RUN_SECONDS = 60.0
 GRACE = 15.0  # seconds beyond its own deadline before a silent engine is given up
 WAITING = 20
 OPEN_RUNS = 8  # of one client address at a time, waiting ones too: a classroom shares an address
+REMEMBERED = 256  # addresses whose last turn is known
 BUSY_SHARE = 2  # largest number of tickets of an address while more than half of the queue is taken
 
 
@@ -44,7 +45,8 @@ class Ticket:
 @dataclass
 class RunQueue:
     """One run at a time on one accelerator. Addresses take turns: the second run of an address comes after
-    the first run of every other address.
+    the first run of every other address, and of two addresses that wait the one whose last run began longer ago
+    comes first.
 
     ``waiting``: number of places after the active run; an address without a place gets one even if all are
     taken, up to twice as many. Runs of one batch share the accelerator, at most ``together`` of them, and the
@@ -58,6 +60,7 @@ class RunQueue:
     _open: Counter[str] = field(default_factory=Counter)
     _tickets: list[Ticket] = field(default_factory=list)
     _number: int = 0
+    _begun: dict[str, int] = field(default_factory=dict)  # address -> number of the run that began last
     _lock: Any = field(default_factory=threading.Lock)
 
     def enter(self, address: str = "", batch: str = "") -> Ticket:
@@ -93,6 +96,7 @@ class RunQueue:
                 place = 0
             if place == 0 and ticket.active is None:
                 ticket.active = time.monotonic()
+                self._has_begun(ticket.address)
         return place
 
     def alive(self, ticket: Ticket) -> None:
@@ -105,15 +109,24 @@ class RunQueue:
             if ticket in self._tickets:
                 self._tickets.remove(ticket)
 
+    def _has_begun(self, address: str) -> None:
+        """Record that a run of an address begins; the addresses of the last REMEMBERED runs are kept."""
+        self._begun.pop(address, None)
+        self._number += 1
+        self._begun[address] = self._number
+        while len(self._begun) > REMEMBERED:
+            self._begun.pop(next(iter(self._begun)))
+
     def _order(self) -> list[Ticket]:
         """Return the tickets in order: the active run, then round-robin over the addresses, within a round
-        by arrival."""
+        those first whose last run began longest ago, then by arrival."""
         seen: Counter[str] = Counter()
         ranks: dict[Ticket, int] = {}
         for ticket in sorted(self._tickets, key=lambda t: (t.active is None, t.number)):
             ranks[ticket] = seen[ticket.address]
             seen[ticket.address] += 1
-        return sorted(self._tickets, key=lambda t: (t.active is None, ranks[t], t.number))
+        begun = {t: self._begun.get(t.address, 0) if t.address and t.active is None else 0 for t in ranks}
+        return sorted(self._tickets, key=lambda t: (t.active is None, ranks[t], begun[t], t.number))
 
     def _drop_silent(self) -> None:
         now = time.monotonic()

@@ -21,6 +21,7 @@ from typing import Any
 
 from .backend import Backend, Record
 from .engine_job import BEAT, EngineJob, Reader, ReaderGone
+from .format_trials import try_format
 from .limits import RUN_SECONDS, RunQueue, RunRequest, Visitor
 from .loading import Loader
 from .messages import Refused, text
@@ -175,6 +176,7 @@ class LiveRun:
         except BaseException:  # a reader who leaves while a model loads ends the run, as later on
             self.stop.set()
             raise
+        await try_format(self._asked.generation.get("response_format"))
         async with aclosing(self._job.stream(self.beat)) as parts:
             async for part in parts:
                 records, status = _split(part)

@@ -27,6 +27,7 @@ from torch import Tensor
 from ..core import Context, common_prefix_length
 from ..zoo.text import TokenBytes
 from .request import SessionError, sentence
+from .response_format import read_format
 
 MOST_FORCED = 64  # tokens that are drafted at once because the grammar forces them
 DEAD_END = ("NoExtension", "NoExtensionBias")  # llguidance: no token may follow, and the text is incomplete
@@ -62,7 +63,7 @@ class Grammar:
             self._tokenizer = _compiled_vocabulary(tokenizer, max(vocab, len(tokenizer)), ends)
             self._grammar = _source(llguidance.LLMatcher, response_format)
             problem = llguidance.LLMatcher.validate_grammar(self._grammar, self._tokenizer)
-            if not problem and not _compiles_in_time(self._grammar):
+            if not problem and not compiles_in_time(self._grammar):
                 problem = f"it takes longer than {TRIAL_SECONDS:.0f} s to compile"
         except (ValueError, TypeError) as error:
             raise SessionError(f"response_format: {sentence(error)}", "format.grammar") from None
@@ -94,8 +95,21 @@ class Grammar:
         return matcher.try_consume_tokens(body) == len(body) and (not ended or matcher.is_accepting())
 
 
+def trial_source(response_format: Any) -> str | None:
+    """Return the source of a response format that ``compiles_in_time`` has to try; None for one that compiles
+    soon, or is none."""
+    try:
+        import llguidance
+
+        form = read_format(response_format)
+        source = _source(llguidance.LLMatcher, form) if form else ""
+    except (ImportError, SessionError, ValueError, TypeError):
+        return None
+    return source if any(sign in source for sign in TRIED) else None
+
+
 @lru_cache(256)
-def _compiles_in_time(source: str) -> bool:
+def compiles_in_time(source: str) -> bool:
     """Return whether a grammar compiles within TRIAL_SECONDS. llguidance's limits do not bound the search for
     a text that intersected or negated regular expressions share, and it cannot be interrupted: such a grammar
     is tried in a process of its own first."""

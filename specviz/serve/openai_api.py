@@ -29,6 +29,7 @@ from starlette.routing import Route
 from .. import VERSION
 from ..engine.backend import Backend
 from ..engine.engine_job import EngineJob
+from ..engine.format_trials import try_format
 from ..engine.generation import Generation
 from ..engine.limits import BASELINE, RunQueue, Visitor, read_knobs
 from ..engine.loading import Loader
@@ -253,6 +254,7 @@ class OpenAIApi:
             async for _ in progress:
                 if left.gone:
                     return
+        await try_format(asked.fields.get("response_format"))
         batch = await asyncio.to_thread(self._backend.batch_name, target, asked)
         job = EngineJob(
             self._run_queue,

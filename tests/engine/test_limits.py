@@ -193,7 +193,29 @@ def test_addresses_take_turns_in_the_queue():
     one, other = line.enter("one"), line.enter("other")
     assert [line.ahead(one), line.ahead(other), line.ahead(flood[1])] == [1, 2, 3]
     line.leave(flood[0])
-    assert [line.ahead(flood[1]), line.ahead(one), line.ahead(other), line.ahead(flood[2])] == [0, 1, 2, 3]
+    assert [line.ahead(one), line.ahead(other), line.ahead(flood[1]), line.ahead(flood[2])] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("greedy", [1, 6])
+def test_whoever_comes_back_at_once_does_not_go_before_those_who_wait(greedy):
+    """One address keeps as many places as it may; two others ask again when they were answered. Each of them is
+    served after at most two runs: one that is under way, and one of the other's."""
+    line, waits, clients = RunQueue(), {"one": [], "other": []}, {}
+    flood = [line.enter("flood") for _ in range(greedy)]
+    for name in waits:
+        clients[name] = [line.enter(name), 0]
+    for _ in range(60):
+        tickets = [*flood, *(ticket for ticket, _ in clients.values())]
+        (active,) = [ticket for ticket in tickets if line.ahead(ticket) == 0]
+        line.leave(active)
+        for name, client in clients.items():
+            client[1] += 1
+            if client[0] is active:
+                waits[name].append(client[1])
+                client[:] = line.enter(name), 0
+        if active in flood:
+            flood[flood.index(active)] = line.enter("flood")
+    assert all(len(counts) > 15 and max(counts) <= 3 for counts in waits.values())
 
 
 def test_a_batch_filled_by_one_address_takes_the_first_run_of_another():

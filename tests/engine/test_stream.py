@@ -7,6 +7,7 @@ import json
 import threading
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +56,27 @@ def test_the_frames_carry_every_record_once_and_the_last_one_all():
     assert [bool(f.get("new")) for f in frames].count(True) == 1
     first = next(f for f in frames if f.get("new"))
     assert first["e"] and all(not f["e"] for f in frames[: frames.index(first)])
+
+
+def test_a_format_that_is_tried_holds_nobody_else(monkeypatch):
+    """While it is tried whether a format compiles, its run has no place in the queue and others are served."""
+    pytest.importorskip("llguidance")
+    started, release = threading.Event(), threading.Event()
+
+    def slow(source):
+        started.set()
+        return release.wait(60)
+
+    monkeypatch.setattr("specviz.run.structured.compiles_in_time", slow)
+    form = {"type": "lark", "lark": "start: X\nX: /[a-z]*/ & /a.*/"}
+    backend, line = FakeBackend(), RunQueue()
+    asked = replace(ASK, generation={"response_format": form})
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        held = pool.submit(collect, backend, asked, line)
+        assert started.wait(60) and not line._tickets
+        assert collect(backend, ASK, line)[0][-1]["status"]["state"] == "done" and not held.done()
+        release.set()
+        assert held.result(60)[0][-1]["status"]["state"] == "done"
 
 
 def test_the_window_is_short_and_ends_with_the_newest_frame():
