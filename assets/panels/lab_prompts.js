@@ -172,7 +172,9 @@
           asked.temperature ? `--temperature ${asked.temperature} --seed ${asked.seed}` : "",
         ],
         lines = asked.prompts.map((prompt) => JSON.stringify({ task: "mine", prompt }) + "\n").join("");
-      const save = K.button("prompts.jsonl", () => SpecViz.save.download("prompts.jsonl", lines, "application/jsonl"));
+      const save = K.button("prompts.jsonl", () =>
+        SpecViz.save.give(new Blob([lines], { type: "application/jsonl" }), "prompts.jsonl"),
+      );
       return el(
         "div",
         { class: "pn-repeat" },

@@ -15,8 +15,11 @@
       valuePlace = el("div"),
       prompt = K.field({ label: "Prompt", lines: 2, value: PROMPT, most: 2000 }),
       length = K.slider({ label: "Tokens", min: 32, max: 128, step: 16, value: 64, on() {} });
-    const press = K.button("Sweep", run, "primary");
-    let knob = null,
+    const press = K.button("Sweep", run, "primary"),
+      stop = K.button("Stop", () => control?.abort());
+    stop.disabled = true;
+    let control = null,
+      knob = null,
       values = null,
       chart = null,
       shown = null;
@@ -40,6 +43,9 @@
         tell.set("Give at least one number.", "error");
         return;
       }
+      control = new AbortController();
+      stop.disabled = false;
+      let last = null;
       const got = await K.request(
         env.ctx,
         "sweep",
@@ -47,13 +53,18 @@
         {
           press,
           tell,
+          signal: control.signal,
           busy: `Running ${count(list.length, "setting")}, in turns with plain decoding\u2026`,
           part: (p) => {
-            if (p && p.rows) show(p);
+            if (!p || !p.rows) return;
+            last = p;
+            show(p);
           },
         },
       );
+      stop.disabled = true;
       if (got) show(got);
+      else if (last && control.signal.aborted) tell.set(SpecViz.messages.say("sweep.stopped"));
     }
     function show(got) {
       const rows = (Array.isArray(got.rows) ? got.rows : [])
@@ -65,9 +76,10 @@
         clear = SpecViz.timing.clearBest(
           believed.map((r) => ({ r, value: r.tokens_per_second, low: r.low ?? NaN, high: r.high ?? NaN })),
         ),
-        /* where no setting is clearly the fastest, the figures are of the one with the longest accepted length */
         most = rows.reduce((a, b) => (b.block_efficiency > a.block_efficiency ? b : a)),
-        best = clear ? clear.r : most;
+        near = withinNoise(believed),
+        /* where no time counts, the figures are of the setting with the longest accepted length */
+        best = near[0] ?? most;
       shown = rows;
       chart?.stop();
       chart = P.plot.frame(
@@ -83,8 +95,9 @@
         K.figures(
           [
             {
-              label: (clear ? "Fastest " : "Most tokens per pass: ") + K.say(got.knob, 40),
+              label: (near.length ? "Fastest " : "Most tokens per pass: ") + K.say(got.knob, 40),
               value: K.say(best.value, 20),
+              note: spanOf(near),
               strong: true,
             },
             {
@@ -183,7 +196,7 @@
           valuePlace,
           prompt.root,
           length.root,
-          el("div", { class: "pn-row" }, press),
+          el("div", { class: "pn-row" }, press, stop),
           tell.root,
         ],
         [out],
@@ -198,12 +211,26 @@
       ),
     );
     if (cards.length) knobs();
-    return { root, update: method.update, destroy: () => chart?.stop() };
+    return { root, update: method.update, destroy: () => (chart?.stop(), control?.abort()) };
   }
 
   /* A speed that is not named (speed.js), or one that its accepted length cannot carry; the spread of the turns. */
   const speedup = (r) => r.tokens_per_second / r.plain_tokens_per_second;
   const doubtful = (r) => r.named === false || !SpecViz.timing.plausible(speedup(r), r.block_efficiency);
+  /* The fastest of these settings first, then those whose spread reaches into its own. */
+  function withinNoise(rows) {
+    const close = SpecViz.speed.CLOSE,
+      low = (r) => r.low ?? r.tokens_per_second / close,
+      high = (r) => r.high ?? r.tokens_per_second * close,
+      byRate = [...rows].sort((a, b) => b.tokens_per_second - a.tokens_per_second);
+    return byRate.filter((r) => high(r) >= low(byRate[0]));
+  }
+  /* "within noise 3 to 5", or "" of one setting. */
+  function spanOf(rows) {
+    const values = rows.map((r) => Number(r.value)).sort((a, b) => a - b);
+    if (values.length < 2 || !values.every(K.finite)) return "";
+    return SpecViz.messages.say("sweep.noise", { low: String(values[0]), high: String(values[values.length - 1]) });
+  }
   const mark = (r, text) => (doubtful(r) ? K.unnamed() : text);
   const turnsRange = (r) => (K.finite(r.low) && K.finite(r.high) ? ` (${rate(r.low)} to ${rate(r.high)})` : "");
 
@@ -225,5 +252,6 @@
       .slice(0, 7);
   }
 
+  P.sweep = { withinNoise, spanOf };
   (P.views = P.views || {}).sweep = sweep;
 })();

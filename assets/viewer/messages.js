@@ -340,6 +340,8 @@
     "predictability.kinds": "Share of guesses kept, by kind of token",
     "choice.off": " \u2013 not here",
 
+    "sweep.stopped": "Stopped: what was measured is kept.",
+    "sweep.noise": "within noise {low} to {high}",
     "timing.noise": "No setting is clearly the fastest: the spreads of the turns overlap.",
   };
 

@@ -162,5 +162,5 @@
     );
   }
 
-  SV.save = { keys, poster, source, own, bare, plainColour };
+  SV.save = { keys, give, poster, source, own, bare, plainColour };
 })();

@@ -16,6 +16,13 @@
         "sums",
       );
     },
+    "the fastest setting of a sweep is named with those within its noise"(SV) {
+      const row = (value, tokens_per_second, low, high) => ({ value, tokens_per_second, low, high });
+      const found = P.sweep.withinNoise([row(2, 90, 88, 92), row(3, 98, 95, 101), row(4, 100, 96, 103), row(5, 97, 94, 99)]);
+      same(found.map((r) => r.value), [4, 3, 5], "fastest first; 2 is below");
+      same(P.sweep.spanOf(found), SV.messages.say("sweep.noise", { low: "3", high: "5" }), "span");
+      same([P.sweep.spanOf(found.slice(0, 1)), P.sweep.spanOf([])], ["", ""], "one setting, none");
+    },
     "the formula is the sum of its chances"() {
       for (const [a, g] of [
         [0.3, 1],

@@ -136,6 +136,53 @@ def test_times_of_own_prompts_that_cannot_be_are_not_named_and_a_fastest_is_name
     ask_for(visit, use)
 
 
+def test_what_the_time_for_a_set_left_out_is_asked_for_with_one_press(visit):
+    half = [run for run in RUNS if run["prompt"] == 0]
+    rest = [run for run in RUNS if run["prompt"] == 1]
+
+    def use(page):
+        page.evaluate(
+            """(parts) => { ctx.ask = (name, payload, told) => { asked.push([name, payload]); if (name !== "prompt_set") return Promise.resolve([]);
+            const part = parts[payload.from ? 1 : 0]; told({ state: "working", part }); return Promise.resolve(part); }; }""",
+            [
+                SETS["prompt_set"] | {"runs": half, "done": 1},
+                SETS["prompt_set"] | {"runs": rest, "done": 2},
+            ],
+        )
+        page.evaluate("panel.show('prompts')")
+        page.locator(".pn-body textarea").fill("one\ntwo")
+        page.click("text=Race them")
+        page.wait_for_selector(".pn-body [data-message='prompts.left']")
+        assert page.locator(".pn-body table >> nth=1").locator("tbody tr").count() == 2
+        page.click("text=Go on")
+        page.wait_for_selector(".pn-body [data-message='prompts.left']", state="detached")
+        assert page.evaluate("asked.at(-1)[1].from") == 1
+        assert page.locator(".pn-body table >> nth=1").locator("tbody tr").count() == 4
+
+    ask_for(visit, use)
+
+
+def test_five_methods_with_knobs_temperature_and_seeds_go_with_a_set(visit):
+    def use(page):
+        page.evaluate(
+            "() => { ctx.chosen = () => ['speculative', 'prompt_lookup']; panel.show('prompts'); }"
+        )
+        page.locator(".pn-body textarea").fill("one")
+        page.click(".pn-more summary")
+        page.locator(".pn-more input[type=text], .pn-more input:not([type])").first.fill("gamma=2")
+        for label, value in (("Temperature", "0.7"), ("Draws of each prompt", "3")):
+            page.get_by_label(label).fill(value)
+        page.click("text=Race them")
+        page.wait_for_function("asked.at(-1)[0] === 'prompt_set'")
+        asked = page.evaluate("asked.at(-1)[1]")
+        assert asked["methods"] == [{"method": "speculative", "knobs": {"gamma": 2}}, "prompt_lookup"]
+        assert (asked["temperature"], asked["seeds"], asked["seed"]) == (0.7, 3, 0)
+        page.wait_for_selector(".pn-command")
+        assert "--temperature 0.7" in page.inner_text(".pn-command")
+
+    ask_for(visit, use)
+
+
 def test_a_stop_keeps_what_was_measured_and_says_so(visit):
     def use(page):
         page.evaluate(

@@ -537,9 +537,9 @@ def test_a_lesson_about_draws_opens_the_sampled_recording_by_itself(visit) -> No
     [
         (
             [(1, 37.6, 1.45), (2, 34.6, 1.45), (3, 34.0, 1.5)],
-            "3",
+            "1",
             0,
-        ),  # inside the noise: the longest accepted length
+        ),  # the fastest, with those within its noise
         (
             [(1, 37.6, 1.45), (10, 103.8, 1.45), (12, 34.6, 1.45)],
             "1",
@@ -573,6 +573,8 @@ def test_a_sweep_names_no_best_inside_the_noise_or_beyond_the_accepted_length(
         page.click(".pn-btn:has-text('Sweep')")
         page.wait_for_selector(".pn-figs .strong")
         assert page.text_content(".pn-figs .strong .v") == best
+        near = page.evaluate("SpecViz.messages.say('sweep.noise', { low: '1', high: '2' })")
+        assert (near in page.text_content(".pn-figs .strong")) == (rows[0] == (1, 37.6, 1.45) and not struck)
         assert page.locator(".pn-table tbody tr:has(.unnamed)").count() == struck
         shown = next(row for row in rows if str(row[0]) == best)
         assert page.locator(".pn-figs .unnamed").count() == (len(shown) > 3), (
