@@ -57,7 +57,11 @@ def claims(args: argparse.Namespace) -> int:
     first = ledger.outcomes(path, target)
     suite = 1 if args.again is not None else 0
     names = ledger.drawn(first, args.again, args.draw) if suite else list(ledger.listed(only))
-    found = {name: one for name, one in ledger.outcomes(path, target, suite).items() if name in names}
+    found = {
+        name: ledger.outcome(ledger.listed()[name][1], pairs, suite)
+        for name, pairs in ledger.read_ledger(path, target, suite).items()
+        if name in names
+    }
     stopped = False
 
     def open_target(name: str) -> Any:
@@ -73,7 +77,8 @@ def claims(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:  # finished pairs are in the ledger
         stopped = True
     if args.page or args.cards:
-        _write(args, first if suite else first | found, target)
+        cannot = {name: one for name, one in found.items() if one.verdict == ledger.CANNOT}
+        _write(args, cannot | ledger.outcomes(path, target), target)
     if args.json:
         print(json.dumps({name: asdict(one) for name, one in found.items()}, indent=2))
     else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-# quantity -> (its name for readers, whether more of it is better)
+# quantity -> (its name for readers, whether more of it is better); it is compared by its ratio to the baseline's
 QUANTITIES = {
     "accepted_length": ("tokens per target pass", True),
     "equal_drafts": ("tokens per target pass, both rules on the same drafts", True),
@@ -26,6 +26,8 @@ QUANTITIES = {
     "asked_share": ("share of the tokens for which the second model is asked", False),
     "texts": ("tokens of all continuations per target pass", True),
 }
+# Quantities that may be 0 are compared by their difference.
+BY_DIFFERENCE = frozenset({"kept_share", "discarded", "asked_share", "draft_passes"})
 
 
 @dataclass(frozen=True)

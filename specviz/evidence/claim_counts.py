@@ -12,7 +12,7 @@ from ..core import DraftTree, Kit, Method, Parts, Scores, State, Verdict, Verifi
 from ..core.claim import Claim
 from ..core.sampling import RandomStreams
 from ..methods import trained_parts
-from ..trace.events import Committed, Drafted, Event, Noted
+from ..trace.events import Committed, Drafted, Event, Noted, Verified
 from ..trace.metrics import Totals
 from ..verifiers import TokenRejection
 
@@ -22,12 +22,13 @@ TRIALS = 16  # judgements of a round's draft by either rule, at temperatures abo
 @dataclass
 class Counts:
     """Counts of one run. one_pass: the drafter drafts in one pass; steps: sequential passes of the drafter;
-    rounds: modelled time of rounds that overlap with drafting, from the written tokens of each; sums: of
-    notes, by name."""
+    rows: tokens of the target's passes; overlapped: tokens drafted in each round that drafts while it
+    verifies; sums: of notes, by name."""
 
     one_pass: bool = False
     totals: Totals = field(default_factory=Totals)
     steps: int = 0
+    rows: int = 0
     overlapped: list[int] = field(default_factory=list[int])
     sums: dict[str, float] = field(default_factory=dict[str, float])
     _passes: int = 0  # of the drafter in this round
@@ -37,7 +38,9 @@ class Counts:
     def take(self, event: Event) -> None:
         """Add an event of the run."""
         self.totals.fold(event)
-        if isinstance(event, Drafted):
+        if isinstance(event, Verified):
+            self.rows += event.rows
+        elif isinstance(event, Drafted):
             drafted = [node["depth"] for node in event.nodes if not node.get("probe")]
             depth = max(drafted, default=0)
             self._passes = min(1, depth) if self.one_pass else depth

@@ -1,8 +1,9 @@
 """Try the claims of papers (core/claim.py): each method beside its own baseline, on the same prompts and
 seeds, in turns.
 
-A claim is tried in pairs of runs until the confidence interval of the mean difference excludes zero or the
-pairs are used up. The interval is read at fixed numbers of pairs (LOOKS) and is widened for the number of
+A claim is tried in pairs of runs until the confidence interval of the mean effect excludes no effect or the
+pairs are used up. The effect is the ratio of method and baseline (the mean of its logarithm), or their
+difference where a count may be 0. The interval is read at fixed numbers of pairs (LOOKS) and is widened for the number of
 readings (Bonferroni), so that a claim without effect is called shown or opposite with a probability of at
 most LEVEL. At temperature 0 a prompt is used once: a second pair of it would be the same. All quantities
 are counts, so other work on the machine does not change them, and claims of the same baseline share its
@@ -20,14 +21,14 @@ from functools import lru_cache
 from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from .. import ASSETS
 from ..core import Method, Sampling
-from ..core.claim import QUANTITIES, Claim
+from ..core.claim import BY_DIFFERENCE, QUANTITIES, Claim
 from ..indexes.earlier_answers import Memory
 from ..methods import catalogue
 from ..run.request import GenerationRequest, SessionError
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
 LEVEL = 0.05  # probability that a claim without effect is called shown or opposite
-LOOKS = (8, 16, 32)  # numbers of pairs after which the interval is read
-IN_TURN = 12  # open claims whose pairs are run in turn; the next one follows where one is decided
+LOOKS = (6, 16, 32)  # numbers of pairs after which the interval is read
+IN_TURN = 12  # open claims whose pairs are run in turn; those with the fewest readings come first
 SHOWN = "shown"
 NOT_SHOWN = "not shown at this size"
 OPPOSITE = "opposite"
@@ -91,8 +92,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a claim. low, high: interval of the mean difference (method minus baseline), None
-    without pairs; p: its p-value; why: the reason that it cannot be tried."""
+    """What became of a claim. low, high: interval of the mean effect (method over baseline, or method minus
+    baseline for BY_DIFFERENCE), None without pairs; p: its p-value; why: the reason that it cannot be
+    tried; target: where it was tried, if that is known."""
 
     verdict: str
     pairs: int = 0
@@ -102,6 +104,7 @@ class Outcome:
     high: float | None = None
     p: float | None = None
     why: str = ""
+    target: str = ""
 
 
 def listed(only: Sequence[str] = ()) -> dict[str, tuple[Method, Claim]]:
@@ -149,7 +152,8 @@ def _try_on(
             del waiting[name]
             yield name, Outcome(CANNOT, why=why)
     while waiting and not stop():
-        for name, (method, claim) in list(waiting.items())[:IN_TURN]:
+        for name in sorted(waiting, key=lambda name: _looks_reached(found.get(name, ())))[:IN_TURN]:
+            method, claim = waiting[name]
             pairs = found.setdefault(name, [])
             if outcome(claim, pairs, suite).verdict == OPEN:
                 if stop():
@@ -166,6 +170,10 @@ def _try_on(
             if one.verdict != OPEN:
                 del waiting[name]
             yield name, one
+
+
+def _looks_reached(pairs: Sequence[Pair]) -> int:
+    return sum(look <= len(pairs) for look in LOOKS)
 
 
 def missing(loaded: Loaded, method: Method, claim: Claim) -> str:
@@ -307,9 +315,11 @@ def outcome(claim: Claim, pairs: Sequence[Pair], suite: int = 0) -> Outcome:
         if look > len(pairs):
             break
         some = pairs[:look]
-        differences = [pair.ours - claim.factor * pair.baseline for pair in some]
-        low, high, p = interval(differences, LEVEL / len(LOOKS))
+        effects = [effect(claim, pair) for pair in some]
+        low, high, p = interval(effects, LEVEL / len(LOOKS))
         up, down = low > 0, high < 0
+        if claim.quantity not in BY_DIFFERENCE:
+            low, high = math.exp(low), math.exp(high)
         verdict = SHOWN if (up if better else down) else OPPOSITE if up or down else OPEN
         if verdict == OPEN and look == all_looks[-1]:
             verdict = NOT_SHOWN
@@ -320,6 +330,13 @@ def outcome(claim: Claim, pairs: Sequence[Pair], suite: int = 0) -> Outcome:
     return last
 
 
+def effect(claim: Claim, pair: Pair) -> float:
+    """Return a pair's effect: the logarithm of the ratio of method and baseline, or their difference."""
+    if claim.quantity in BY_DIFFERENCE:
+        return pair.ours - claim.factor * pair.baseline
+    return math.log(pair.ours / (claim.factor * pair.baseline))
+
+
 def interval(differences: Sequence[float], level: float) -> tuple[float, float, float]:
     """Return (low, high, p-value) of the mean of paired differences by Student's t: the interval with
     confidence 1 - level, and the p-value of a mean of zero."""
@@ -328,24 +345,30 @@ def interval(differences: Sequence[float], level: float) -> tuple[float, float, 
     if error == 0:
         return mean, mean, 1.0 if mean == 0 else 0.0
     width = t_quantile(1 - level / 2, count - 1) * error
-    low, high = 0.0, 0.5  # of the p-value's half, by bisection
-    for _ in range(60):
-        half = (low + high) / 2
-        low, high = (half, high) if t_quantile(1 - half, count - 1) > abs(mean) / error else (low, half)
-    return mean - width, mean + width, min(1.0, 2 * high)
+    return mean - width, mean + width, 2 * (1 - _t_share(abs(mean) / error, count - 1))
 
 
 def t_quantile(share: float, freedom: int) -> float:
-    """Return the quantile of Student's t distribution (Cornish and Fisher's expansion; within 1 % for seven
-    degrees of freedom and shares up to 0.995)."""
-    z = NormalDist().inv_cdf(min(share, 1 - 1e-15))
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+    """Return the quantile of Student's t distribution with an integer number of degrees of freedom, by
+    bisection, for shares from a half on."""
+    low, high = 0.0, 1e6
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_share(middle, freedom) < share else (low, middle)
+    return low
+
+
+def _t_share(t: float, freedom: int) -> float:
+    """Return the probability of at most t >= 0 (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
+    angle = math.atan2(t, math.sqrt(freedom))
+    cosine, sine = math.cos(angle), math.sin(angle)
+    odd = freedom % 2
+    term, total = (cosine if odd else 1.0), 0.0
+    for k in range(2 + odd, freedom + 1, 2):
+        total += term
+        term *= cosine * cosine * (k - 1) / k
+    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return 0.5 + inside / 2
 
 
 def read_ledger(path: Path, target: str | None = None, suite: int = 0) -> dict[str, list[Pair]]:
@@ -363,12 +386,19 @@ def read_ledger(path: Path, target: str | None = None, suite: int = 0) -> dict[s
 
 
 def outcomes(path: Path, target: str, suite: int = 0) -> dict[str, Outcome]:
-    """Return the outcomes of a ledger's pairs by claim: on the claim's own target, or on this one."""
+    """Return the outcomes of a ledger's pairs by claim: on the claim's own target or on this one; where it
+    is not decided there, on another target that decides it."""
     found: dict[str, Outcome] = {}
+    whole = read_ledger(path, None, suite)
     for name, (_, claim) in listed().items():
-        pairs = read_ledger(path, claim.target or target, suite).get(name, [])
-        if pairs:
-            found[name] = outcome(claim, pairs, suite)
+        wanted, some = claim.target or target, whole.get(name, [])
+        names = sorted({pair.target for pair in some}, key=lambda one: (one != wanted, one))
+        tried = [
+            replace(outcome(claim, [pair for pair in some if pair.target == one], suite), target=one)
+            for one in names
+        ]
+        if tried:
+            found[name] = next((one for one in tried if one.verdict in DECIDED), tried[0])
     return found
 
 
@@ -391,7 +421,7 @@ def repeated(path: Path, target: str, found: dict[str, Outcome]) -> list[tuple[s
 def largest(claim: Claim, pairs: Sequence[Pair]) -> Pair:
     """Return the pair with the largest effect in the claim's direction."""
     sign = 1 if QUANTITIES[claim.quantity][1] else -1
-    return max(pairs, key=lambda pair: sign * (pair.ours - pair.baseline))
+    return max(pairs, key=lambda pair: sign * effect(claim, pair))
 
 
 def cards(found: dict[str, Outcome], path: Path, target: str, when: str) -> dict[str, Any]:
@@ -399,8 +429,10 @@ def cards(found: dict[str, Outcome], path: Path, target: str, when: str) -> dict
     seed of the pair with the largest effect."""
     shown: dict[str, Any] = {}
     for name, (_, claim) in listed().items():
-        one, where = found.get(name, Outcome(OPEN)), claim.target or target
-        card: dict[str, Any] = {"verdict": one.verdict, "pairs": one.pairs, "why": one.why, "target": where}
+        one = found.get(name, Outcome(OPEN))
+        where = one.target or claim.target or target
+        card: dict[str, Any] = {"verdict": one.verdict, "pairs": one.pairs, "why": one.why}
+        card |= {"target": where} if where != target else {}
         if one.low is not None:
             figures = {"ours": one.ours, "baseline": one.baseline, "low": one.low, "high": one.high}
             card |= {key: round(float(value or 0), 4) for key, value in figures.items()}
@@ -441,11 +473,12 @@ def page(
         one = found.get(name, Outcome(OPEN))
         quantity, better = QUANTITIES[claim.quantity]
         numbers = "" if one.low is None else f": {one.baseline:.3g} to {one.ours:.3g}"
-        effect = "" if one.low is None else f"{one.low:+.3g} to {one.high:+.3g}"
+        interval_words = "" if one.low is None else effect_words(claim, one.low, one.high or 0.0)
         why = one.why or (claim.why if one.verdict in (OPPOSITE, NOT_SHOWN) else "")
         rows.append(
-            f"| {method.title} | {claim.text} | {condition(claim)} | {in_paper(claim)} | "
-            f"{quantity}{'' if better else ', fewer is better'}{numbers} | {effect} | {one.pairs or ''} | "
+            f"| {method.title} | {claim.text} | {condition(claim)}{_elsewhere(claim, one, target)} | "
+            f"{in_paper(claim)} | "
+            f"{quantity}{'' if better else ', fewer is better'}{numbers} | {interval_words} | {one.pairs or ''} | "
             f"{one.verdict}{': ' + why if why else ''} |"
         )
     counts = {verdict: sum(one.verdict == verdict for one in found.values()) for verdict in DECIDED}
@@ -466,6 +499,18 @@ def page(
         lines += [TEXTS["again"].format(count=len(again), same=same, names=names), ""]
     lines += [TEXTS["written"].format(when=when, command=command), ""]
     return "\n".join([*lines, TEXTS["head"], "|---|---|---|---|---|---|---:|---|", *rows, ""])
+
+
+def _elsewhere(claim: Claim, one: Outcome, target: str) -> str:
+    """Return where a claim was tried, if not on its own target or on ``target``."""
+    return f"; on {one.target}" if one.target not in ("", claim.target or target) else ""
+
+
+def effect_words(claim: Claim, low: float, high: float) -> str:
+    """Return the interval of an effect in words."""
+    if claim.quantity in BY_DIFFERENCE:
+        return f"{low:+.3g} to {high:+.3g}"
+    return f"{low:.3g} to {high:.3g} times"
 
 
 def in_paper(claim: Claim) -> str:
@@ -504,12 +549,12 @@ WITHOUT_WORDS = {  # the baseline of quantities that are counted in one run
 TEXTS = {
     "title": "# What each paper claims, and what happens here",
     "summary": "Each claim is tried on {target} (or on the target that its condition names), the method beside its own baseline on the "
-    "same prompts and seeds, in turns, until the interval of the mean difference excludes zero (read after {looks} pairs, or when the "
+    "same prompts and seeds, in turns, until the interval of the mean effect excludes no effect (read after {looks} pairs, or when the "
     "prompts are used up; level {level:g} over all readings). Of {all} claims {tried} were tried to the end: {shown} are shown, "
     "{opposite} opposite, {not_shown} not shown. If none of them had an effect, {by_chance:.2g} would be shown by chance; so at most "
     "{rate:.0%} of those shown are expected to be false. The quantities are counts and do not depend on the machine's speed; modelled "
     "times count passes. The papers' figures are of other models and mostly of times; they say what is claimed, not what to expect.",
     "again": "{count} claims drawn at random were repeated with other seeds on other prompts: {same} have the same verdict. {names}.",
     "written": "{when}; written by `{command}`.",
-    "head": "| method | claim | condition | the paper | baseline to method | difference | pairs | verdict |",
+    "head": "| method | claim | condition | the paper | baseline to method | effect | pairs | verdict |",
 }

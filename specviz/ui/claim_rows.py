@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import ASSETS
-from ..core.claim import QUANTITIES, Claim
+from ..core.claim import BY_DIFFERENCE, QUANTITIES, Claim
 from ..core.method import Method
 from ..engine.limits import BASELINE
 
@@ -43,7 +43,7 @@ def claims_of(card: Method, path: Path = CLAIMS) -> list[dict[str, Any]]:
                 "verdict": str(found.get("verdict", "open")),
                 "figures": _figures(claim, found),
                 "why": str(found.get("why") or (claim.why if found.get("verdict") != SHOWN else "")),
-                "show": _choice(card, claim, found["show"]) if "show" in found else None,
+                "show": _choice(card, claim, found) if "show" in found else None,
             }
         )
     return rows
@@ -56,14 +56,18 @@ def _figures(claim: Claim, found: dict[str, Any]) -> str:
     quantity, better = QUANTITIES[claim.quantity]
     beside = f"{claim.factor:g} times the baseline's" if claim.factor != 1 else "the baseline's"
     fewer = "" if better else ", fewer is better"
-    return (
-        f"{quantity}{fewer}: {baseline} to {ours}; difference from {beside} {low} to {high} "
-        f"({found['pairs']} pairs)"
+    effect = (
+        f"difference from {beside} {low} to {high}"
+        if claim.quantity in BY_DIFFERENCE
+        else f"{low} to {high} times {beside}"
     )
+    where = f" on {found['target']}" if "target" in found else ""
+    return f"{quantity}{fewer}: {baseline} to {ours}; {effect} ({found['pairs']} pairs{where})"
 
 
-def _choice(card: Method, claim: Claim, best: dict[str, Any]) -> dict[str, Any]:
+def _choice(card: Method, claim: Claim, found: dict[str, Any]) -> dict[str, Any]:
     """Return the choice of the page's controls that repeats the pair with the largest effect."""
+    best = found["show"]
     lanes = [(claim.baseline, claim.baseline_knobs), (card.key, claim.knobs)]
     predicted = {"predicted": best["prompt"]} if claim.given == "prompt" else {}
     return {
@@ -74,6 +78,6 @@ def _choice(card: Method, claim: Claim, best: dict[str, Any]) -> dict[str, Any]:
         "seed": best["seed"],
         "length": claim.tokens,
         "prompts": claim.requests,
-        "target": claim.target,
+        "target": str(found.get("target", "")),
         **predicted,
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from specviz import ASSETS
-from specviz.core.claim import QUANTITIES, Claim
+from specviz.core.claim import BY_DIFFERENCE, QUANTITIES, Claim
 from specviz.evidence import claims as ledger
 from specviz.evidence.claim_counts import Counts
 from specviz.evidence.claims import CANNOT, LOOKS, NOT_SHOWN, OPEN, OPPOSITE, SHOWN, Outcome, Pair
@@ -29,7 +29,7 @@ def claim(quantity="accepted_length", **how) -> Claim:
 def pairs(effect: float, count: int, seed: int = 0, spread: float = 1.0) -> list[Pair]:
     rng = random.Random(seed)
     return [
-        Pair("it/1", i, "t", 1, i, 2 + effect + spread * rng.gauss(0, 1), 2.0, "now") for i in range(count)
+        Pair("it/1", i, "t", 1, i, 20 + effect + spread * rng.gauss(0, 1), 20.0, "now") for i in range(count)
     ]
 
 
@@ -69,7 +69,10 @@ def test_prompts_come_from_each_task_in_turn_and_other_suites_share_none():
 
 def test_at_temperature_0_no_prompt_is_used_twice():
     few = claim(tasks=("edit", "quote", "cite"))
-    assert ledger.looks(few) == [8, 14] and ledger.looks(claim(temperature=1.0, tasks=("edit",)))[-1] == 32
+    assert (
+        ledger.looks(few) == [LOOKS[0], 14]
+        and ledger.looks(claim(temperature=1.0, tasks=("edit",)))[-1] == 32
+    )
     assert ledger.outcome(few, pairs(0.0, 14)).verdict == NOT_SHOWN
 
 
@@ -86,11 +89,12 @@ def test_at_temperature_0_no_prompt_is_used_twice():
 def test_a_claim_is_decided_by_its_interval_and_direction(quantity, effect, verdict):
     found = ledger.outcome(claim(quantity), pairs(effect, LOOKS[-1]))
     assert found.verdict == verdict
-    assert (found.low <= effect <= found.high) and (found.p < 0.05) == (verdict != NOT_SHOWN)
+    truth = effect if quantity in BY_DIFFERENCE else 1 + effect / 20
+    assert (found.low <= truth <= found.high) and (found.p < 0.05) == (verdict != NOT_SHOWN)
 
 
 def test_a_factor_moves_the_value_that_the_method_must_pass():
-    some = pairs(-0.1, LOOKS[-1], spread=0.05)
+    some = pairs(-1.0, LOOKS[-1], spread=0.5)
     assert ledger.outcome(claim(), some).verdict == OPPOSITE
     assert ledger.outcome(claim(factor=0.9), some).verdict == SHOWN
 
@@ -232,7 +236,9 @@ def test_pairs_are_run_in_turns_and_the_ledger_is_continued(tmp_path, monkeypatc
     assert ran.count(("dyspec/1", 2)) == 1 and len(ran) == 2 * LOOKS[0]
     assert last["sequoia/1"].verdict == last["dyspec/1"].verdict == SHOWN
     assert len(path.read_text().splitlines()) == len(ran)
-    assert ledger.read_ledger(path, "elsewhere") == {} and len(ledger.read_ledger(path)["dyspec/1"]) == 8
+    assert (
+        ledger.read_ledger(path, "elsewhere") == {} and len(ledger.read_ledger(path)["dyspec/1"]) == LOOKS[0]
+    )
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,7 @@ METHOD = Method(
             temperature=1.0,
             knobs={"first": 4, "later": 2, "depth": 3},
             baseline_knobs={"gamma": 3},
+            tokens=40,
         ),
     ),
     build=build,

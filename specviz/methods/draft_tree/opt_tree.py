@@ -46,6 +46,7 @@ METHOD = Method(
             place="abstract of 2406.17276",
             knobs={"nodes": 8, "gain": 0.0},
             baseline_knobs={"gamma": 8},
+            tokens=40,
         ),
     ),
     build=build,

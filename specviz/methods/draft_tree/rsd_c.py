@@ -43,6 +43,7 @@ METHOD = Method(
             temperature=1.0,
             knobs={"branches": 3, "depth": 2},
             baseline_knobs={"children": "independent", "width": 3, "depth": 2, "nodes": 12},
+            tokens=40,
         ),
     ),
     build=build,

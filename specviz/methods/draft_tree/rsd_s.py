@@ -41,6 +41,7 @@ METHOD = Method(
             temperature=1.0,
             knobs={"width": 4, "depth": 3},
             baseline_knobs={"children": "independent", "width": 3, "depth": 2, "nodes": 12},
+            tokens=40,
         ),
     ),
     build=build,

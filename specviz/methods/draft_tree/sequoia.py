@@ -47,6 +47,7 @@ METHOD = Method(
             knobs={"nodes": 8, "width": 4},
             baseline_knobs={"gamma": 8},
             temperature=1.0,
+            tokens=40,
         ),
     ),
     build=build,

@@ -61,6 +61,7 @@ METHOD = Method(
             place="abstract of 2305.09781",
             baseline_knobs={"gamma": 4},
             knobs={"width": 3, "split": 1, "depth": 4},
+            tokens=40,
         ),
     ),
     build=build,

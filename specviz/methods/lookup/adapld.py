@@ -45,6 +45,7 @@ METHOD = Method(
             "accepted_length",
             figure="up to 3.10 times plain decoding",
             place="abstract of 2606.05742",
+            tokens=40,
         ),
     ),
     build=build,

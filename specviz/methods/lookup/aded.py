@@ -62,6 +62,7 @@ METHOD = Method(
             "accepted_length",
             figure="up to 2.5 times plain decoding",
             place="full-paper notes on 2407.12021",
+            tokens=40,
         ),
     ),
     build=build,

@@ -56,6 +56,7 @@ METHOD = Method(
             figure="up to 3.67 times plain decoding",
             place="abstract of 2404.08698",
             tasks=("edit", "quote", "cite"),
+            tokens=40,
         ),
     ),
     build=build,

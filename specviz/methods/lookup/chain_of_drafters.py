@@ -124,6 +124,7 @@ METHOD = Method(
             figure="15 and 24 % faster on rewrites of files",
             place="users' measurements, lmstudio-bug-tracker 2409",
             knobs={"then": "draft model"},
+            tokens=40,
         ),
     ),
     build=build,

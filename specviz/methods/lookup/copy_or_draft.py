@@ -48,6 +48,7 @@ METHOD = Method(
             place="abstract of 2502.08923",
             tasks=("edit", "quote", "cite"),
             baseline_knobs={"gamma": 10},
+            tokens=40,
         ),
     ),
     build=build,

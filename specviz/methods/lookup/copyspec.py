@@ -61,6 +61,7 @@ METHOD = Method(
             figure="up to 2.35 times plain decoding on CNN/DM",
             place="abstract of 2502.08923",
             tasks=("edit", "quote", "cite"),
+            tokens=40,
         ),
     ),
     build=build,

@@ -52,6 +52,7 @@ METHOD = Method(
             "accepted_length",
             figure="87 % higher acceptance than REST",
             place="abstract of 2502.15572",
+            tokens=40,
         ),
     ),
     build=build,

@@ -47,6 +47,7 @@ METHOD = Method(
             figure="65 % longer accepted tokens than REST",
             place="abstract of 2502.15572",
             tasks=("chat", "code", "prose"),
+            tokens=40,
         ),
     ),
     build=build,

@@ -48,6 +48,7 @@ METHOD = Method(
             "prompt_lookup",
             "accepted_length",
             given="schema",
+            tokens=40,
         ),
     ),
     build=build,

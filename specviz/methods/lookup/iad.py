@@ -46,6 +46,7 @@ METHOD = Method(
             figure="7 to 9 times plain decoding (grammar correction)",
             place="abstract of 2205.10350",
             tasks=("edit", "quote", "cite"),
+            tokens=40,
         ),
     ),
     build=build,

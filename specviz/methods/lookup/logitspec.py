@@ -38,6 +38,7 @@ METHOD = Method(
             "accepted_length",
             figure="up to 2.61 times faster, 3.28 tokens a pass",
             place="abstract of 2507.01449",
+            tokens=40,
         ),
     ),
     build=build,

@@ -49,6 +49,7 @@ METHOD = Method(
             "autoregressive",
             "accepted_length",
             tasks=("edit", "quote", "cite"),
+            tokens=40,
         ),
     ),
     build=build,

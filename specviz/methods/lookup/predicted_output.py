@@ -45,6 +45,7 @@ METHOD = Method(
             "accepted_length",
             tasks=("edit", "quote", "cite"),
             given="prompt",
+            tokens=40,
         ),
     ),
     build=build,

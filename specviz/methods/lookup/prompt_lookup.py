@@ -56,6 +56,7 @@ METHOD = Method(
             figure="2.4 times plain decoding (summaries, context questions)",
             place="the author's page, Mistral-7B",
             tasks=("edit", "quote", "cite"),
+            tokens=40,
         ),
     ),
     build=build,

@@ -80,6 +80,7 @@ METHOD = Method(
             place="abstract of 2502.20330",
             baseline_knobs={"gamma": 6},
             knobs={"sure": 0.0},
+            tokens=40,
         ),
     ),
     build=build,

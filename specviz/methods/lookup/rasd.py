@@ -56,6 +56,7 @@ METHOD = Method(
             place="abstract of 2503.03434",
             baseline_knobs={"gamma": 3},
             tasks=("edit", "quote", "cite"),
+            tokens=40,
         ),
     ),
     build=build,

@@ -49,6 +49,7 @@ METHOD = Method(
             figure="1.82 tokens a pass, prompt lookup 1.75",
             place="Spec-Bench's leaderboard, Vicuna-7B, greedy",
             tasks=("chat", "code", "prose"),
+            tokens=40,
         ),
     ),
     build=build,

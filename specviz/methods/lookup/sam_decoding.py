@@ -64,6 +64,7 @@ METHOD = Method(
             figure="1.84 times plain decoding, prompt lookup 1.66",
             place="notes on 2411.10666 and Spec-Bench's leaderboard, Vicuna-7B, greedy",
             factor=0.95,
+            tokens=40,
         ),
     ),
     build=build,

@@ -63,6 +63,7 @@ METHOD = Method(
             figure="2.27 times plain decoding with Token Recycling",
             place="abstract of 2411.10666",
             tasks=("chat", "code", "prose"),
+            tokens=40,
         ),
     ),
     build=build,

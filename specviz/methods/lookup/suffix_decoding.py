@@ -70,6 +70,7 @@ METHOD = Method(
             figure="1.9 times faster than Token Recycling",
             place="abstract of 2411.04975",
             repeated=True,
+            tokens=40,
         ),
     ),
     build=build,

@@ -56,6 +56,7 @@ METHOD = Method(
             figure="217 tokens/s, 148 with suffixes alone (HumanEval)",
             place="notes on 2411.04975, of the hybrid",
             repeated=True,
+            tokens=40,
         ),
     ),
     build=build,

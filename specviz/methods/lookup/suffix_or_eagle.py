@@ -78,6 +78,7 @@ METHOD = Method(
             figure="217 tokens/s, 148 with suffixes alone (HumanEval)",
             place="notes on 2411.04975, Llama-3.1-8B",
             repeated=True,
+            tokens=40,
         ),
     ),
     build=build,

@@ -49,6 +49,7 @@ METHOD = Method(
             "accepted_length",
             figure="2.73 tokens a pass, prompt lookup 1.75",
             place="Spec-Bench's leaderboard, Vicuna-7B, greedy",
+            tokens=40,
         ),
     ),
     build=build,

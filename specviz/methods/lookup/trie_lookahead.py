@@ -42,6 +42,7 @@ METHOD = Method(
             "accepted_length",
             figure="2.66 to 6.26 times plain decoding",
             place="abstract of 2312.12728",
+            tokens=40,
         ),
     ),
     build=build,

@@ -41,6 +41,7 @@ METHOD = Method(
             "speculative",
             "equal_drafts",
             temperature=1.0,
+            tokens=40,
         ),
     ),
     build=build,

@@ -58,6 +58,7 @@ METHOD = Method(
             figure="1.04 to 1.94 times speculative decoding",
             place="users' measurements of 2511.22972",
             baseline_knobs={"gamma": 5},
+            tokens=40,
         ),
     ),
     build=build,

@@ -56,6 +56,7 @@ METHOD = Method(
             figure="about 5 times faster than plain decoding (translation)",
             place="abstract of 2203.16487",
             baseline_knobs={"gamma": 8},
+            tokens=40,
         ),
     ),
     build=build,

@@ -50,6 +50,7 @@ METHOD = Method(
             figure="better cost and quality than speculative decoding",
             place="abstract of 2405.19261",
             temperature=1.0,
+            tokens=40,
         ),
     ),
     build=build,

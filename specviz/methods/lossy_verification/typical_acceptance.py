@@ -53,6 +53,7 @@ METHOD = Method(
             figure="2.2 times faster without it, 2.8 with joint training",
             place="full-paper notes on 2401.10774",
             temperature=1.0,
+            tokens=40,
         ),
     ),
     build=build,

@@ -45,6 +45,7 @@ METHOD = Method(
             figure="2.15 times plain decoding, 8 requests",
             place="abstract of 2404.15778",
             requests=4,
+            tokens=40,
         ),
     ),
     build=build,

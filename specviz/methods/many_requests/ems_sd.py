@@ -49,6 +49,7 @@ METHOD = Method(
             figure="2.85 times plain decoding, 16 requests",
             place="a survey's figure for 2405.07542",
             requests=4,
+            tokens=40,
         ),
     ),
     build=build,

@@ -45,6 +45,7 @@ METHOD = Method(
             requests=4,
             knobs={"gamma": 4, "extra": 2},
             baseline_knobs={"gamma": 4},
+            tokens=40,
         ),
     ),
     build=build,

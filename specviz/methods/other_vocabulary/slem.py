@@ -38,6 +38,7 @@ METHOD = Method(
             "accepted_length",
             figure="up to 2.8 times plain decoding",
             place="abstract of 2502.05202",
+            tokens=40,
         ),
     ),
     build=build,

@@ -55,6 +55,7 @@ METHOD = Method(
             knobs={"gamma": 3},
             baseline_knobs={"gamma": 3},
             temperature=1.0,
+            tokens=40,
         ),
     ),
     build=build,

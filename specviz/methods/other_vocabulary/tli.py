@@ -41,6 +41,7 @@ METHOD = Method(
             knobs={"gamma": 2},
             baseline_knobs={"gamma": 2},
             temperature=1.0,
+            tokens=40,
         ),
     ),
     build=build,

@@ -54,6 +54,7 @@ METHOD = Method(
             "accepted_length",
             figure="up to 38 % faster (translation)",
             place="abstract of 2305.10427",
+            tokens=40,
         ),
     ),
     build=build,

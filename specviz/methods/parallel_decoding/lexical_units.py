@@ -46,6 +46,7 @@ METHOD = Method(
             "accepted_length",
             figure="33 % faster",
             place="abstract of 2405.15208",
+            tokens=40,
         ),
     ),
     build=build,

@@ -40,6 +40,7 @@ METHOD = Method(
             "accepted_length",
             figure="1.64 tokens a pass",
             place="Spec-Bench's leaderboard, Vicuna-7B, greedy",
+            tokens=40,
         ),
     ),
     build=build,

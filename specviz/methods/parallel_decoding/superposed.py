@@ -59,6 +59,7 @@ METHOD = Method(
             "texts",
             figure="2.44 times faster for 3 drafts",
             place="abstract of 2405.18400",
+            tokens=40,
         ),
     ),
     build=build,

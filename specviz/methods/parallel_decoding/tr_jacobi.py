@@ -48,6 +48,7 @@ METHOD = Method(
             figure="2.3 to 2.7 times plain decoding, with trained noise",
             place="abstract of 2406.17404",
             baseline_knobs={"block": 5},
+            tokens=40,
         ),
     ),
     build=build,

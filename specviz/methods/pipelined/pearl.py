@@ -48,6 +48,7 @@ METHOD = Method(
             figure="up to 1.52 times speculative decoding",
             place="abstract of 2408.11850",
             step=0.25,
+            tokens=40,
         ),
     ),
     build=build,

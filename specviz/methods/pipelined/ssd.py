@@ -60,6 +60,7 @@ METHOD = Method(
             baseline_knobs={"gamma": 3},
             knobs={"outcomes": 4},
             step=0.25,
+            tokens=40,
         ),
     ),
     build=build,

@@ -64,6 +64,7 @@ METHOD = Method(
             "draft_layers",
             figure="drafting up to 1.62 times faster, accuracy falls by at most 7 %",
             place="abstract of 2502.02493",
+            tokens=40,
         ),
         Claim(
             "Layers side by side keep nine tenths of what the same layers in sequence keep.",
@@ -73,6 +74,7 @@ METHOD = Method(
             place="abstract of 2502.02493",
             baseline_knobs={"group": 1},
             factor=0.9,
+            tokens=40,
         ),
     ),
     build=build,

@@ -55,6 +55,7 @@ METHOD = Method(
             "layers_read",
             figure="better than dynamic skipping at an equal speed-up",
             place="abstract of 2404.06954",
+            tokens=40,
         ),
     ),
     build=build,

@@ -40,6 +40,7 @@ METHOD = Method(
             figure="1.82 to 2.16 times plain decoding, on models trained with early exits",
             place="abstract of 2404.16710",
             why="the targets here were not trained with early exits, as the paper's are: their middle states predict no tokens",
+            tokens=40,
         ),
     ),
     build=build,

@@ -43,6 +43,7 @@ METHOD = Method(
             "cache_read",
             figure="up to 2.51 times plain decoding, batches of 32 to 256",
             place="abstract of 2408.11049, Llama3.1-8B",
+            tokens=40,
         ),
     ),
     build=build,

@@ -47,6 +47,7 @@ METHOD = Method(
             "cache_read",
             figure="up to about 2.5 times plain decoding",
             place="abstract of 2502.10424",
+            tokens=40,
         ),
         Claim(
             "A draft over the whole cache in four bits is right more often than one over a part of it.",
@@ -57,6 +58,7 @@ METHOD = Method(
             knobs={"gamma": 3},
             baseline_knobs={"gamma": 3},
             tasks=("edit", "quote", "cite"),
+            tokens=40,
         ),
     ),
     build=build,

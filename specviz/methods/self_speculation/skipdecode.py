@@ -48,6 +48,7 @@ METHOD = Method(
             "layers_read",
             figure="2 to 5 times faster",
             place="abstract of 2307.02628",
+            tokens=40,
         ),
     ),
     build=build,

@@ -53,6 +53,7 @@ METHOD = Method(
             figure="up to 2.31 times plain decoding on an A100",
             place="abstract of 2404.11912",
             baseline_knobs={"gamma": 5},
+            tokens=40,
         ),
     ),
     build=build,

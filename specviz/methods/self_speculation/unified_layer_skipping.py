@@ -44,6 +44,7 @@ METHOD = Method(
             "autoregressive",
             "layers_read",
             why="half of the layers of a target that was not trained for it write another text; the paper fine-tunes",
+            tokens=40,
         ),
     ),
     build=build,

@@ -54,6 +54,7 @@ METHOD = Method(
             "accepted_length",
             figure="27.9 % faster than Domino",
             place="abstract of 2608.13524",
+            tokens=40,
         ),
     ),
     build=build,

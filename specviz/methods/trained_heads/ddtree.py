@@ -42,6 +42,7 @@ METHOD = Method(
             figure="8.22 times plain decoding, DFlash 6.09 (HumanEval, Qwen3-30B)",
             place="the authors' page for 2604.12989",
             knobs={"nodes": 12, "width": 4},
+            tokens=40,
         ),
     ),
     build=build,

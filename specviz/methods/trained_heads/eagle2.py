@@ -73,6 +73,7 @@ METHOD = Method(
             place="abstract of 2406.16858",
             knobs={"nodes": 8, "gain": 0.0, "top_k": 4},
             baseline_knobs={"nodes": 8, "depth": 5},
+            tokens=40,
         ),
     ),
     build=build,

@@ -63,6 +63,7 @@ METHOD = Method(
             figure="2.71 times plain decoding",
             place="abstract of 2402.05109",
             temperature=1.0,
+            tokens=40,
         ),
     ),
     build=build,

@@ -65,6 +65,7 @@ METHOD = Method(
             figure="higher acceptance at kept quality",
             place="abstract of 2401.10774",
             temperature=1.0,
+            tokens=40,
         ),
     ),
     build=build,

@@ -48,6 +48,7 @@ METHOD = Method(
             "accepted_length",
             figure="longer accepted on all tasks",
             place="abstract of 2404.09221",
+            tokens=40,
         ),
     ),
     build=build,

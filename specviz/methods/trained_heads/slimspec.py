@@ -85,6 +85,7 @@ METHOD = Method(
             place="abstract of 2605.10453",
             baseline_knobs={"depth": 4},
             factor=0.8,
+            tokens=40,
         ),
     ),
     build=build,

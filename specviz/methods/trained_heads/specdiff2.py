@@ -48,6 +48,7 @@ METHOD = Method(
             place="abstract of 2511.00606",
             baseline_knobs={"gamma": 3},
             temperature=1.0,
+            tokens=40,
         ),
     ),
     build=build,

@@ -43,6 +43,7 @@ METHOD = Method(
             temperature=1.0,
             knobs={"gamma": 8},
             baseline_knobs={"gamma": 8},
+            tokens=40,
         ),
     ),
     build=build,

@@ -42,6 +42,7 @@ METHOD = Method(
             temperature=1.0,
             knobs={"width": 3, "depth": 3, "nodes": 9},
             baseline_knobs={"children": "independent", "width": 3, "depth": 3, "nodes": 9},
+            tokens=40,
         ),
     ),
     build=build,

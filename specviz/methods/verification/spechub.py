@@ -44,6 +44,7 @@ METHOD = Method(
             temperature=1.0,
             knobs={"depth": 3, "nodes": 14},
             baseline_knobs={"children": "independent", "width": 2, "depth": 3, "nodes": 14},
+            tokens=40,
         ),
     ),
     build=build,

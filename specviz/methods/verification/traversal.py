@@ -47,6 +47,7 @@ METHOD = Method(
             temperature=1.0,
             knobs={"width": 3, "depth": 4, "nodes": 12},
             baseline_knobs={"children": "sampled", "width": 3, "depth": 4, "nodes": 12},
+            tokens=40,
         ),
     ),
     build=build,

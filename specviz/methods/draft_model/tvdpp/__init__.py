@@ -44,6 +44,7 @@ METHOD = Method(
             "accepted_length",
             figure="up to 2.3 tokens a pass",
             place="abstract of 2403.00858",
+            tokens=40,
         ),
     ),
     build=build,

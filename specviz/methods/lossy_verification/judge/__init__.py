@@ -57,6 +57,7 @@ METHOD = Method(
             figure="about 19.7 accepted tokens a round (8B for 405B)",
             place="full-paper notes on 2501.19309",
             baseline_knobs={"gamma": 5},
+            tokens=40,
         ),
     ),
     build=build,

@@ -53,6 +53,7 @@ METHOD = Method(
             figure="2.4 to 3.4 times plain decoding",
             place="abstract of 2403.00835",
             baseline_knobs={"block": 6},
+            tokens=40,
         ),
     ),
     build=build,

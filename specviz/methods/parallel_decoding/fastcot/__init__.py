@@ -42,6 +42,7 @@ METHOD = Method(
             "accepted_length",
             figure="nearly 20 % less time",
             place="abstract of 2311.08263",
+            tokens=40,
         ),
     ),
     build=build,

@@ -54,6 +54,7 @@ METHOD = Method(
             "accepted_length",
             figure="iterations fall by up to 2 times",
             place="abstract of 1811.03115",
+            tokens=40,
         ),
     ),
     build=build,

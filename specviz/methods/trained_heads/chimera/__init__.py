@@ -62,6 +62,7 @@ METHOD = Method(
             "accepted_length",
             figure="2.7 times plain decoding",
             place="abstract of 2402.15758",
+            tokens=40,
         ),
     ),
     build=build,

@@ -69,6 +69,7 @@ METHOD = Method(
             place="abstract of 2405.00263",
             knobs={"nodes": 5},
             baseline_knobs={"nodes": 5, "depth": 3},
+            tokens=40,
         ),
     ),
     build=build,

@@ -66,6 +66,7 @@ METHOD = Method(
             "accepted_length",
             figure="11 to 15 % longer accepted",
             place="abstract of 2606.02091",
+            tokens=40,
         ),
     ),
     build=build,

@@ -51,6 +51,7 @@ METHOD = Method(
             "draft_passes",
             figure="up to 2.5 times the speed-up of EAGLE-3",
             place="abstract of 2602.06036",
+            tokens=40,
         ),
     ),
     build=build,

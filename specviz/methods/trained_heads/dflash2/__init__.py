@@ -55,6 +55,7 @@ METHOD = Method(
             "A selector of neighbours keeps more than DFlash's independent places.",
             "dflash",
             "accepted_length",
+            tokens=40,
         ),
     ),
     build=build,

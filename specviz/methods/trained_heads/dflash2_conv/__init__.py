@@ -56,6 +56,7 @@ METHOD = Method(
             "Convolutions within the block keep more than DFlash.",
             "dflash",
             "accepted_length",
+            tokens=40,
         ),
     ),
     build=build,

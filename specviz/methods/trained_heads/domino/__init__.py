@@ -55,6 +55,7 @@ METHOD = Method(
             "accepted_length",
             figure="1.90 to 2.29 tokens a pass",
             place="speculators, pull request 773",
+            tokens=40,
         ),
     ),
     build=build,

@@ -62,6 +62,7 @@ METHOD = Method(
             figure="3.64 tokens a pass, DFlash 3.07 (MT-Bench, Qwen3-4B)",
             place="the authors' code DeepSpec",
             knobs={"sure": 0.0, "gamma": 5},
+            tokens=40,
         ),
     ),
     build=build,

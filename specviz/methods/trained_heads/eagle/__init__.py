@@ -72,6 +72,7 @@ METHOD = Method(
             place="Spec-Bench's leaderboard, Vicuna-7B, greedy",
             knobs={"nodes": 5},
             baseline_knobs={"nodes": 5, "depth": 3},
+            tokens=40,
         ),
     ),
     build=build,

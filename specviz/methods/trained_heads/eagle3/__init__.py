@@ -67,6 +67,7 @@ METHOD = Method(
             place="abstract of 2503.01840",
             knobs={"nodes": 5},
             baseline_knobs={"nodes": 5},
+            tokens=40,
         ),
     ),
     build=build,

@@ -63,6 +63,7 @@ METHOD = Method(
             figure="2.91 to 3.51 times plain decoding",
             place="abstract of 2412.12639",
             baseline_knobs={"depth": 4},
+            tokens=40,
         ),
     ),
     build=build,

@@ -82,6 +82,7 @@ METHOD = Method(
             knobs={"vocabulary": 12288},
             baseline_knobs={"depth": 4},
             factor=0.9,
+            tokens=40,
         ),
     ),
     build=build,

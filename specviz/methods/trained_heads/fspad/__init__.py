@@ -79,6 +79,7 @@ METHOD = Method(
             figure="better than EAGLE-2 on all tasks",
             place="abstract of 2408.15562",
             baseline_knobs={"depth": 4},
+            tokens=40,
         ),
     ),
     build=build,

@@ -60,6 +60,7 @@ METHOD = Method(
             figure="2.17 to 2.61 times plain decoding",
             place="abstract of 2402.02082",
             baseline_knobs={"drafts": "chain"},
+            tokens=40,
         ),
     ),
     build=build,

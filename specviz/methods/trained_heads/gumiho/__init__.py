@@ -91,6 +91,7 @@ METHOD = Method(
             place="abstract of 2503.10135",
             baseline_knobs={"depth": 4, "gain": 0.0},
             knobs={"gain": 0.0},
+            tokens=40,
         ),
     ),
     build=build,

@@ -52,6 +52,7 @@ METHOD = Method(
             "accepted_length",
             figure="better than Medusa and self-speculative decoding",
             place="abstract of 2404.12022",
+            tokens=40,
         ),
     ),
     build=build,

@@ -58,6 +58,7 @@ METHOD = Method(
             place="abstract of 2402.05109",
             knobs={"nodes": 5},
             baseline_knobs={"nodes": 5},
+            tokens=40,
         ),
     ),
     build=build,

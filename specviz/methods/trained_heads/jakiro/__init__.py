@@ -85,6 +85,7 @@ METHOD = Method(
             figure="faster than the methods before",
             place="abstract of 2502.06282",
             baseline_knobs={"depth": 4},
+            tokens=40,
         ),
     ),
     build=build,

@@ -51,6 +51,7 @@ METHOD = Method(
             "Causal attention in the block makes a better tree than independent places.",
             "ddtree",
             "accepted_length",
+            tokens=40,
         ),
     ),
     build=build,

@@ -50,6 +50,7 @@ METHOD = Method(
             "layers_read",
             figure="up to 1.68 times plain decoding",
             place="abstract of 2404.18911",
+            tokens=40,
         ),
         Claim(
             "An adapter drafts with two layers: the layers are read less often than with LayerSkip's exit.",
@@ -57,6 +58,7 @@ METHOD = Method(
             "layers_read",
             figure="up to 1.68 times plain decoding",
             place="abstract of 2404.18911",
+            tokens=40,
         ),
     ),
     build=build,

@@ -82,6 +82,7 @@ METHOD = Method(
             "A drafter over the target's own cache keeps as much as a head with a cache.",
             "glide",
             "accepted_length",
+            tokens=40,
         ),
     ),
     build=build,

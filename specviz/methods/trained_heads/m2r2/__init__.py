@@ -66,6 +66,7 @@ METHOD = Method(
             "layers_read",
             figure="up to 2.8 times faster on MT-Bench",
             place="abstract of 2502.02040",
+            tokens=40,
         ),
     ),
     build=build,

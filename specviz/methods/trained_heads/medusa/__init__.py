@@ -57,6 +57,7 @@ METHOD = Method(
             "accepted_length",
             figure="more than 2.2 times plain decoding",
             place="abstract of 2401.10774",
+            tokens=40,
         ),
     ),
     build=build,

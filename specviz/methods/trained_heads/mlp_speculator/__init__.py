@@ -51,6 +51,7 @@ METHOD = Method(
             "accepted_length",
             figure="2 to 3 times faster",
             place="abstract of 2404.19124",
+            tokens=40,
         ),
     ),
     build=build,

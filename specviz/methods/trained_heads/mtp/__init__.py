@@ -48,6 +48,7 @@ METHOD = Method(
             "accepted_length",
             figure="85 to 90 % of the second tokens kept, 1.8 times the tokens/s",
             place="section 5.4.3 of 2412.19437, as quoted",
+            tokens=40,
         ),
     ),
     build=build,

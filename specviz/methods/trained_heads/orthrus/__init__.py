@@ -49,6 +49,7 @@ METHOD = Method(
             "layers_read",
             figure="4.25 times plain decoding (1.7B)",
             place="the authors' code for 2605.12825",
+            tokens=40,
         ),
     ),
     build=build,

@@ -46,6 +46,7 @@ METHOD = Method(
             "accepted_length",
             figure="up to 30 % faster",
             place="abstract of 2311.13581",
+            tokens=40,
         ),
     ),
     build=build,

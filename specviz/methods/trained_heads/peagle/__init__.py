@@ -52,6 +52,7 @@ METHOD = Method(
             figure="1.10 to 1.36 times EAGLE-3",
             place="abstract of 2602.01469",
             baseline_knobs={"top_k": 1, "depth": 2, "nodes": 2},
+            tokens=40,
         ),
     ),
     build=build,

@@ -51,6 +51,7 @@ METHOD = Method(
             "accepted_length",
             figure="up to 2.49 times plain decoding",
             place="abstract of 2405.18628",
+            tokens=40,
         ),
     ),
     build=build,

@@ -64,6 +64,7 @@ METHOD = Method(
             place="full-paper notes on 2403.09919",
             knobs={"beams": 4},
             baseline_knobs={"beams": 1},
+            tokens=40,
         ),
     ),
     build=build,

@@ -71,6 +71,7 @@ METHOD = Method(
             "draft_passes",
             figure="up to 7.2 times plain, 1.75 times speculative decoding",
             place="arXiv 2408.05636v4",
+            tokens=40,
         ),
     ),
     build=build,

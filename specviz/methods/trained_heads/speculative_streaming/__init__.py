@@ -63,6 +63,7 @@ METHOD = Method(
             "accepted_length",
             figure="1.8 to 3.1 times plain decoding",
             place="abstract of 2402.11131",
+            tokens=40,
         ),
     ),
     build=build,

@@ -63,6 +63,7 @@ METHOD = Method(
             "accepted_length",
             figure="7.9 times plain decoding",
             place="abstract of 2606.00487",
+            tokens=40,
         ),
     ),
     build=build,

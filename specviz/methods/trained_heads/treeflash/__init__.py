@@ -60,6 +60,7 @@ METHOD = Method(
             "accepted_length",
             figure="12 % more tokens a pass",
             place="abstract of 2606.03819",
+            tokens=40,
         ),
     ),
     build=build,

@@ -58,6 +58,7 @@ METHOD = Method(
             "layers_read",
             figure="1.92 times plain decoding (Jais-3-7B)",
             place="the authors' code for 2609.04010",
+            tokens=40,
         ),
     ),
     build=build,
