@@ -1,5 +1,5 @@
-/* The Lab: four questions, and the experiments that answer each. Some need nothing but the trace on the board; most ask the engine;
-   one reads what the drafts here carry of their training. */
+/* The Lab: four questions, and the experiments that answer each. Some need nothing but the trace on the board; most ask
+   the engine; one reads what the drafts here carry of their training. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -43,7 +43,7 @@
       ways: [
         { key: "distribution", title: "Same distribution?", line: "Counts against the distribution; runs the engine" },
         { key: "breakit", title: "Break it", line: "Classic mistakes; runs the engine" },
-        { key: "company", title: "Alone and in company", line: "One row, other passes; runs the engine" },
+        { key: "batched", title: "Alone and in a batch", line: "One row, other passes; runs the engine" },
         { key: "mask", title: "Mask and draft", line: "Structured output, three ways; runs the engine" },
       ],
     },

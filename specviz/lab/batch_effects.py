@@ -1,4 +1,4 @@
-"""The same row alone and in company: the logits of a position from a pass of its own, from a pass with other requests,
+"""The same row alone and in a batch: the logits of a position from a pass of its own, from a pass with other requests,
 and from a pass with a draft's other rows, in float32, bfloat16 and int8, and how often the top-1 token differs.
 
 Sums of floating-point numbers depend on their order, and a matrix product orders them by its shape. A batch-invariant
@@ -126,7 +126,7 @@ def _in_draft(model: Any, texts: list[list[int]]) -> Tensor:
 
 def _compared(loaded: Loaded, alone: Tensor, other: Tensor) -> dict[str, Any]:
     """Compare logits [text, position, vocab] of the same positions. example: the top-1 tokens of the first position
-    where they differ, with their probabilities alone and in company; None if none differs."""
+    where they differ, with their probabilities alone and in a batch; None if none differs."""
     changed = (alone != other).any(-1)
     mine, theirs = alone.argmax(-1), other.argmax(-1)
     flipped = mine != theirs
@@ -142,6 +142,6 @@ def _compared(loaded: Loaded, alone: Tensor, other: Tensor) -> dict[str, Any]:
         found["example"] = {
             "tokens": [loaded.token_bytes(token).decode("utf-8", "replace") for token in pair],
             "alone": alone[text, at].softmax(-1)[pair].tolist(),
-            "company": other[text, at].softmax(-1)[pair].tolist(),
+            "batched": other[text, at].softmax(-1)[pair].tolist(),
         }
     return found

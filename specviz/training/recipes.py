@@ -8,12 +8,9 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
-
-if TYPE_CHECKING:
-    from .job import Job
 
 HERE = Path(__file__).parent
 METHODS = HERE.parent / "methods"
@@ -40,7 +37,7 @@ def module_of(recipe: str) -> ModuleType:
     return import_module(f".{shared or recipe}", __package__)
 
 
-def run_of(recipe: str) -> Callable[[Job], Any]:
+def run_of(recipe: str) -> Callable[..., Any]:
     """Return the function that runs a recipe, given a Job."""
     module = module_of(recipe)
     shared = module.__name__.rpartition(".")[2] not in (recipe, f"{recipe}_recipe")

@@ -1,4 +1,4 @@
-"""Lab pages for what users of engines report: acceptance killers, a grammar after a thought, rows in company."""
+"""Lab pages for what users of engines report: acceptance killers, a grammar after a thought, rows in a batch."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_eight_bits_do_not_change_in_company_and_floats_do(small):
     found = last("batch_effects", {"steps": 8}, small)
     rows = {row["numbers"]: row for row in found["rows"]}
     assert set(rows) == {"float32", "bfloat16", "int8"}
-    for way in company.WAYS:
+    for way in a batch.WAYS:
         assert rows["int8"][way]["changed"] == rows["int8"][way]["flips"] == 0
         assert 0 <= rows["float32"][way]["largest"] < 1e-3
         assert all(row[way]["flips"] <= row[way]["changed"] <= row["positions"] for row in rows.values())
@@ -71,7 +71,7 @@ def test_a_flip_is_counted_with_its_tokens(small):
     found = company._compared(small, alone, other)
     assert (found["changed"], found["flips"], found["largest"]) == (1, 1, 2.0)
     assert found["example"]["alone"][0] > found["example"]["alone"][1]
-    assert found["example"]["company"][0] < found["example"]["company"][1]
+    assert found["example"]["batched"][0] < found["example"]["batched"][1]
 
 
 @pytest.fixture(scope="module")

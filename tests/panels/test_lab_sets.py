@@ -164,9 +164,7 @@ def test_what_the_time_for_a_set_left_out_is_asked_for_with_one_press(visit):
 
 def test_five_methods_with_knobs_temperature_and_seeds_go_with_a_set(visit):
     def use(page):
-        page.evaluate(
-            "() => { ctx.chosen = () => ['speculative', 'prompt_lookup']; panel.show('prompts'); }"
-        )
+        page.evaluate("() => { ctx.chosen = () => ['speculative', 'prompt_lookup']; panel.show('prompts'); }")
         page.locator(".pn-body textarea").fill("one")
         page.click(".pn-more summary")
         page.locator(".pn-more input[type=text], .pn-more input:not([type])").first.fill("gamma=2")

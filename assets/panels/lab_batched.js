@@ -1,4 +1,4 @@
-/* Lab: the same row alone and in company. A row's logits from a pass of its own, from a pass with other requests, and from a pass
+/* Lab: the same row alone and in a batch. A row's logits from a pass of its own, from a pass with other requests, and from a pass
    with the other rows of a draft, in three number formats. */
 (() => {
   "use strict";
@@ -11,7 +11,7 @@
   ];
   const whole = (x) => (Number.isInteger(x) && x >= 0 ? x : 0);
 
-  function company(env) {
+  function batched(env) {
     const tell = K.status(),
       out = el("div"),
       steps = K.select({ label: "How many", options: STEPS, value: "24" }),
@@ -20,7 +20,7 @@
       "div",
       { class: "pn-view" },
       K.head(
-        "Alone and in company",
+        "Alone and in a batch",
         K.lead(
           "Floating-point sums depend on their order, and the order on the shape of the pass. So a row may get other logits beside " +
             "other requests, or inside a draft, than alone. Where two tokens are nearly equal, the text flips.",
@@ -79,9 +79,9 @@
             { class: "pn-small" },
             `${K.say(numbers, 20)}, ${way === "batch" ? "beside other requests" : "inside a draft"}: alone `,
             el("q", null, K.say(String((example.tokens || [])[0]), 40)),
-            ` (p = ${SpecViz.dom.f3((example.alone || [])[0])}), in company `,
+            ` (p = ${SpecViz.dom.f3((example.alone || [])[0])}), in a batch `,
             el("q", null, K.say(String((example.tokens || [])[1]), 40)),
-            ` (p = ${SpecViz.dom.f3((example.company || [])[1])}).`,
+            ` (p = ${SpecViz.dom.f3((example.batched || [])[1])}).`,
           ),
         ),
         el(
@@ -96,5 +96,5 @@
     return { root, update() {}, destroy() {} };
   }
 
-  (P.views = P.views || {}).company = company;
+  (P.views = P.views || {}).batched = batched;
 })();
