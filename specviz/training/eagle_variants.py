@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..methods.trained_heads.eagle import eagle_recipe as eagle
-from ..methods.trained_heads.falcon import network as falcon
-from ..methods.trained_heads.fspad import network as fspad
-from ..methods.trained_heads.jakiro import network as jakiro
+from ..methods.trained_heads.falcon import falcon_network as falcon
+from ..methods.trained_heads.fspad import fspad_network as fspad
+from ..methods.trained_heads.jakiro import jakiro_network as jakiro
 from . import attention, chains, losses
 from .features import Batch, Features
 from .job import Job

@@ -37,7 +37,7 @@ def module_of(recipe: str) -> ModuleType:
     return import_module(f".{shared or recipe}", __package__)
 
 
-def run_of(recipe: str) -> Callable[..., Any]:
+def run_of(recipe: str) -> Callable[[Any], Any]:
     """Return the function that runs a recipe, given a Job."""
     module = module_of(recipe)
     shared = module.__name__.rpartition(".")[2] not in (recipe, f"{recipe}_recipe")

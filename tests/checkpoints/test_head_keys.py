@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from specviz.checkpoints.weights import ModelError
 from specviz.drafters.heads.own_tables import read_own_tables
 from specviz.drafters.heads.reduced_output import target_for_drafting
-from specviz.methods.trained_heads.mtp import network as mtp
+from specviz.methods.trained_heads.mtp import mtp_network as mtp
 from specviz.models import eagle, eagle3, masked_block
 from specviz.models.eagle_layers import Sizes, layer_keys
 from specviz.models.heads import HeadWeights

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from specviz.checkpoints import mx
 from specviz.checkpoints.weights import ModelError, Weights
-from specviz.methods.trained_heads.medusa import network as medusa
+from specviz.methods.trained_heads.medusa import medusa_network as medusa
 from specviz.models.heads import TargetInfo
 from specviz.training.job import Job
 from specviz.training.warm_start import copy_head_weights

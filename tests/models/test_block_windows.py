@@ -11,7 +11,7 @@ import torch
 
 from specviz.checkpoints.head_keys import LayerAttention, block_attention
 from specviz.checkpoints.weights import ModelError
-from specviz.methods.trained_heads.dflash2_conv import network as convolutions
+from specviz.methods.trained_heads.dflash2_conv import dflash2_conv_network as convolutions
 from specviz.models import masked_block as network
 
 from ..message_codes import refuses

@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.checkpoints.weights import ModelError
-from specviz.methods.trained_heads.falcon import network as falcon
-from specviz.methods.trained_heads.fspad import network as fspad
-from specviz.methods.trained_heads.jakiro import network as jakiro
+from specviz.methods.trained_heads.falcon import falcon_network as falcon
+from specviz.methods.trained_heads.fspad import fspad_network as fspad
+from specviz.methods.trained_heads.jakiro import jakiro_network as jakiro
 
 from ..message_codes import refuses
 from .test_eagle3 import BODY, CONFIG, HD, HEADS, INNER, KV, VOCAB, D, norm, turned

@@ -10,7 +10,7 @@ import torch
 import transformers as tf
 
 from specviz.checkpoints.weights import ModelError
-from specviz.methods.trained_heads.kangaroo import network as kangaroo
+from specviz.methods.trained_heads.kangaroo import kangaroo_network as kangaroo
 from specviz.models import eagle
 from specviz.models.heads import TargetInfo, unsupported_reason
 

@@ -9,8 +9,8 @@ from safetensors.torch import save_file
 
 from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, DraftTree, State
-from specviz.methods.trained_heads.glide import network as glide
-from specviz.methods.trained_heads.glide.drafter import WIDTHS, CapeChain, GlideModel
+from specviz.methods.trained_heads.glide import glide_network as glide
+from specviz.methods.trained_heads.glide.glide_drafter import WIDTHS, CapeChain, GlideModel
 from specviz.models.heads import TargetInfo, key_shape
 from specviz.targets.tiny import TinyNet, TinyTarget
 

@@ -13,12 +13,12 @@ from safetensors.torch import save_file
 
 from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, Sampling, Scores, State
-from specviz.methods.trained_heads.blockwise import network as blockwise
-from specviz.methods.trained_heads.chimera import network as chimera
-from specviz.methods.trained_heads.chimera.drafter import ChimeraTree
-from specviz.methods.trained_heads.clover import network as clover
-from specviz.methods.trained_heads.redrafter import network as redrafter
-from specviz.methods.trained_heads.redrafter.drafter import FEW, BeamTree
+from specviz.methods.trained_heads.blockwise import blockwise_network as blockwise
+from specviz.methods.trained_heads.chimera import chimera_network as chimera
+from specviz.methods.trained_heads.chimera.chimera_drafter import ChimeraTree
+from specviz.methods.trained_heads.clover import clover_network as clover
+from specviz.methods.trained_heads.redrafter import redrafter_network as redrafter
+from specviz.methods.trained_heads.redrafter.redrafter_drafter import FEW, BeamTree
 from specviz.models.eagle_layers import Layer, Sizes, angles_of
 from specviz.models.heads import TargetInfo
 from specviz.trees import full_tree

@@ -12,8 +12,8 @@ from torch.nn.functional import silu
 
 from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree
-from specviz.methods.trained_heads.gumiho import network
-from specviz.methods.trained_heads.gumiho.drafter import SerialThenParallel
+from specviz.methods.trained_heads.gumiho import gumiho_network as network
+from specviz.methods.trained_heads.gumiho.gumiho_drafter import SerialThenParallel
 
 from ..message_codes import refuses
 from .test_eagle3 import BODY, CONFIG, HD, HEADS, INNER, KV, VOCAB, D

@@ -14,8 +14,12 @@ from specviz.checkpoints.weights import ModelError
 from specviz.core import DraftTree, Parts, Sampling, State, open_run, play
 from specviz.drafters.heads.own_tables import read_own_tables
 from specviz.drafters.model.chain import DraftChain
-from specviz.methods.trained_heads.kv_assistant import network
-from specviz.methods.trained_heads.kv_assistant.drafter import AssistantModel, BorrowingDrafter, ClusterOutput
+from specviz.methods.trained_heads.kv_assistant import kv_assistant_network as network
+from specviz.methods.trained_heads.kv_assistant.kv_assistant_drafter import (
+    AssistantModel,
+    BorrowingDrafter,
+    ClusterOutput,
+)
 from specviz.models.heads import HeadWeights, TargetInfo
 from specviz.policies import Fixed
 from specviz.verifiers import TokenRejection

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from specviz.checkpoints import pickles as convert
 from specviz.checkpoints.weights import ModelError
-from specviz.methods.trained_heads.medusa import network as heads_medusa
+from specviz.methods.trained_heads.medusa import medusa_network as heads_medusa
 from specviz.models import hydra as heads_hydra
 from specviz.models.heads import TargetInfo, calibration
 

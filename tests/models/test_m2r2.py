@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, DraftTree, Sampling, State, Verdict, open_run
 from specviz.methods.trained_heads.m2r2 import METHOD
-from specviz.methods.trained_heads.m2r2 import network as m2r2
-from specviz.methods.trained_heads.m2r2.drafter import M2R2Chain
+from specviz.methods.trained_heads.m2r2 import m2r2_network as m2r2
+from specviz.methods.trained_heads.m2r2.m2r2_drafter import M2R2Chain
 from specviz.targets.tiny import TinyNet, TinyTarget
 
 from ..drafters.lookup.toys import layered

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, Sampling, Scores, State
 from specviz.drafters.heads.recurrent import MlpSpeculatorTree
-from specviz.methods.trained_heads.mlp_speculator import network as mlp_speculator
+from specviz.methods.trained_heads.mlp_speculator import mlp_speculator_network as mlp_speculator
 from specviz.models.heads import TargetInfo
 
 from ..message_codes import refuses

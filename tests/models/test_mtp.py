@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from specviz.checkpoints.weights import ModelError
-from specviz.methods.trained_heads.mtp import network as mtp
+from specviz.methods.trained_heads.mtp import mtp_network as mtp
 
 from ..message_codes import refuses
 from .test_eagle3 import BODY, CONFIG, HD, HEADS, INNER, KV, VOCAB, D, norm, turned

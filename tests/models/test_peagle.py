@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, DraftTree, Outcome, Sampling, Scores, State, Verdict
-from specviz.methods.trained_heads.peagle import network as peagle
-from specviz.methods.trained_heads.peagle.drafter import OnePassFeatures
+from specviz.methods.trained_heads.peagle import peagle_network as peagle
+from specviz.methods.trained_heads.peagle.peagle_drafter import OnePassFeatures
 
 from ..message_codes import refuses
 from . import test_eagle3 as third

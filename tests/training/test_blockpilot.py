@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from specviz.core import Sampling, State, open_run, play
-from specviz.methods.draft_length.blockpilot import METHOD, network
+from specviz.methods.draft_length.blockpilot import METHOD
+from specviz.methods.draft_length.blockpilot import blockpilot_network as network
 from specviz.methods.draft_length.blockpilot import blockpilot_recipe as blockpilot
 from specviz.methods.trained_heads.eagle import eagle_recipe as eagle
 from specviz.models import eagle as eagle_models

@@ -10,9 +10,9 @@ import torch
 
 from specviz.core import Parts
 from specviz.drafters.model.chain import DraftChain
-from specviz.methods.trained_heads.falcon.drafter import BlockwiseTree
-from specviz.methods.trained_heads.fspad.drafter import FspadTree
-from specviz.methods.trained_heads.jakiro.drafter import JakiroTree
+from specviz.methods.trained_heads.falcon.falcon_drafter import BlockwiseTree
+from specviz.methods.trained_heads.fspad.fspad_drafter import FspadTree
+from specviz.methods.trained_heads.jakiro.jakiro_drafter import JakiroTree
 from specviz.models.eagle_layers import Attention
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel

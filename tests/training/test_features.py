@@ -15,9 +15,9 @@ from specviz.core import Parts, Sampling, State, open_run, play
 from specviz.drafters.heads.features import FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
 from specviz.methods.trained_heads.eagle import eagle_recipe as eagle
+from specviz.methods.trained_heads.kangaroo import kangaroo_network as kangaroo_models
 from specviz.methods.trained_heads.kangaroo import kangaroo_recipe as kangaroo
-from specviz.methods.trained_heads.kangaroo import network as kangaroo_models
-from specviz.methods.trained_heads.kangaroo.drafter import ExitAdapter
+from specviz.methods.trained_heads.kangaroo.kangaroo_drafter import ExitAdapter
 from specviz.models import eagle as eagle_models
 from specviz.models.pretrained import open_network
 from specviz.policies import Fixed

@@ -8,9 +8,9 @@ import torch
 
 from specviz.core import Parts
 from specviz.drafters.model.chain import DraftChain
+from specviz.methods.trained_heads.glide import glide_network as models
 from specviz.methods.trained_heads.glide import glide_recipe as glide
-from specviz.methods.trained_heads.glide import network as models
-from specviz.methods.trained_heads.glide.drafter import Glide
+from specviz.methods.trained_heads.glide.glide_drafter import Glide
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains

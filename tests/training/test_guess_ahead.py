@@ -9,17 +9,17 @@ import torch
 from torch.nn import functional as F
 
 from specviz.drafters.heads.lattice import BlockLattice
+from specviz.methods.trained_heads.blockwise import blockwise_network as blockwise_models
 from specviz.methods.trained_heads.blockwise import blockwise_recipe as blockwise
-from specviz.methods.trained_heads.blockwise import network as blockwise_models
+from specviz.methods.trained_heads.chimera import chimera_network as chimera_models
 from specviz.methods.trained_heads.chimera import chimera_recipe as chimera
-from specviz.methods.trained_heads.chimera import network as chimera_models
-from specviz.methods.trained_heads.chimera.drafter import ChimeraTree
+from specviz.methods.trained_heads.chimera.chimera_drafter import ChimeraTree
+from specviz.methods.trained_heads.clover import clover_network as clover_models
 from specviz.methods.trained_heads.clover import clover_recipe as clover
-from specviz.methods.trained_heads.clover import network as clover_models
-from specviz.methods.trained_heads.clover.drafter import CloverTree
-from specviz.methods.trained_heads.redrafter import network as redrafter_models
+from specviz.methods.trained_heads.clover.clover_drafter import CloverTree
+from specviz.methods.trained_heads.redrafter import redrafter_network as redrafter_models
 from specviz.methods.trained_heads.redrafter import redrafter_recipe as redrafter
-from specviz.methods.trained_heads.redrafter.drafter import BeamTree
+from specviz.methods.trained_heads.redrafter.redrafter_drafter import BeamTree
 from specviz.training.features import Features, body_of
 from specviz.training.job import TARGET
 from specviz.trees import full_tree

@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 from specviz.core import Parts
 from specviz.drafters.model.chain import DraftChain
 from specviz.methods.trained_heads.eagle import eagle_recipe as eagle
+from specviz.methods.trained_heads.gumiho import gumiho_network as network
 from specviz.methods.trained_heads.gumiho import gumiho_recipe as gumiho
-from specviz.methods.trained_heads.gumiho import network
-from specviz.methods.trained_heads.gumiho.drafter import GumihoTree
+from specviz.methods.trained_heads.gumiho.gumiho_drafter import GumihoTree
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains

@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from specviz import zoo
 from specviz.checkpoints import mx
 from specviz.methods.trained_heads.hydra import hydra_recipe as hydra
+from specviz.methods.trained_heads.medusa import medusa_network as heads_medusa
 from specviz.methods.trained_heads.medusa import medusa_recipe as medusa
-from specviz.methods.trained_heads.medusa import network as heads_medusa
 from specviz.models import hydra as heads_hydra
 from specviz.models.heads import TargetInfo
 from specviz.training import chains, drafters, files, ranks

@@ -8,9 +8,9 @@ import torch
 
 from specviz.core import DraftTree, Parts
 from specviz.drafters.model.chain import DraftChain
+from specviz.methods.trained_heads.kv_assistant import kv_assistant_network as network
 from specviz.methods.trained_heads.kv_assistant import kv_assistant_recipe as kv_assistant
-from specviz.methods.trained_heads.kv_assistant import network
-from specviz.methods.trained_heads.kv_assistant.drafter import AssistantModel, BorrowingDrafter
+from specviz.methods.trained_heads.kv_assistant.kv_assistant_drafter import AssistantModel, BorrowingDrafter
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains

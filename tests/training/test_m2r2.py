@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from specviz.core import Parts
+from specviz.methods.trained_heads.m2r2 import m2r2_network as models
 from specviz.methods.trained_heads.m2r2 import m2r2_recipe as m2r2
-from specviz.methods.trained_heads.m2r2 import network as models
-from specviz.methods.trained_heads.m2r2.drafter import M2R2Chain
+from specviz.methods.trained_heads.m2r2.m2r2_drafter import M2R2Chain
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains

@@ -11,9 +11,9 @@ import torch
 from specviz.core import Parts
 from specviz.drafters.model.masked import MaskedDraft
 from specviz.methods.draft_model.pard import pard_recipe as pard
-from specviz.methods.trained_heads.peagle import network as peagle_models
+from specviz.methods.trained_heads.peagle import peagle_network as peagle_models
 from specviz.methods.trained_heads.peagle import peagle_recipe as peagle
-from specviz.methods.trained_heads.peagle.drafter import OnePassFeatures
+from specviz.methods.trained_heads.peagle.peagle_drafter import OnePassFeatures
 from specviz.models import masked as pard_models
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel

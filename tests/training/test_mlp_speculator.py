@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from specviz.methods.trained_heads.mlp_speculator import mlp_speculator_network as models
 from specviz.methods.trained_heads.mlp_speculator import mlp_speculator_recipe as mlp_speculator
-from specviz.methods.trained_heads.mlp_speculator import network as models
 from specviz.training.draft import collate
 from specviz.training.features import Features, body_of
 from specviz.training.job import TARGET

@@ -9,8 +9,8 @@ import torch
 from specviz.core import Parts
 from specviz.drafters.heads.features import FeatureDrafter
 from specviz.drafters.model.chain import DraftChain
+from specviz.methods.trained_heads.mtp import mtp_network as models
 from specviz.methods.trained_heads.mtp import mtp_recipe as mtp
-from specviz.methods.trained_heads.mtp import network as models
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.training import chains

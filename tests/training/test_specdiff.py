@@ -10,7 +10,7 @@ import torch
 
 from specviz.core import Parts, Sampling, State, open_run, play
 from specviz.drafters.heads.diffusion import DiffusionDraft
-from specviz.methods.trained_heads.specdiff import network
+from specviz.methods.trained_heads.specdiff import specdiff_network as network
 from specviz.methods.trained_heads.specdiff import specdiff_recipe as specdiff
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel

@@ -7,7 +7,7 @@ import json
 import torch
 from safetensors.torch import save_file
 
-from specviz.methods.trained_heads.kangaroo import network as kangaroo
+from specviz.methods.trained_heads.kangaroo import kangaroo_network as kangaroo
 from specviz.models import eagle
 from specviz.models.heads import TargetInfo
 

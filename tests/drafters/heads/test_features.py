@@ -20,7 +20,7 @@ from specviz.core import (
 )
 from specviz.drafters.heads.features import FeatureModel
 from specviz.methods import catalogue
-from specviz.methods.trained_heads.kangaroo.drafter import ExitAdapter
+from specviz.methods.trained_heads.kangaroo.kangaroo_drafter import ExitAdapter
 from specviz.targets.tiny import TinyTarget
 from specviz.verifiers import TokenRejection
 

@@ -16,7 +16,7 @@ from specviz.drafters.heads.reduced_output import (
     target_for_drafting,
 )
 from specviz.methods import catalogue, head_kinds
-from specviz.methods.trained_heads.fr_spec.drafter import most_frequent
+from specviz.methods.trained_heads.fr_spec.fr_spec_drafter import most_frequent
 from specviz.models import linear
 from specviz.targets.tiny import TinyTarget
 

@@ -15,7 +15,7 @@ from specviz.checkpoints.weights import ModelError
 from specviz.core import Budget, Outcome, Sampling, State, Verdict
 from specviz.drafters.heads.in_target import InTargetChain, InTargetTree, StreamTree, uniform_plan
 from specviz.drafters.heads.shapes import calibrated_shape
-from specviz.methods.trained_heads.ppd.drafter import prompt_trees
+from specviz.methods.trained_heads.ppd.ppd_drafter import prompt_trees
 from specviz.models import in_target
 from specviz.models.heads import TargetInfo
 from specviz.targets.tiny import TinyNet, TinyTarget

@@ -14,7 +14,7 @@ from specviz.core import IID, Budget, Parts, Sampling, State, TreeBuilder
 from specviz.drafters.heads.level_tree import LevelTree
 from specviz.drafters.heads.masked_block import BlockChain, BlockTree
 from specviz.drafters.heads.path_scores import Block, PathScores
-from specviz.methods.trained_heads.taps.drafter import ReachTree
+from specviz.methods.trained_heads.taps.taps_drafter import ReachTree
 from specviz.models.heads import ready
 from specviz.policies import Fixed
 from specviz.training.job import Job

@@ -42,7 +42,7 @@ METHOD = Method(
         Trained(
             "blockpilot",
             "A network that chooses the length of EAGLE's chains from the prompt.",
-            f"{__name__}.network",
+            f"{__name__}.blockpilot_network",
             after="eagle",
         ),
     ),

@@ -20,7 +20,7 @@ from ....training.features import Batch
 from ....training.job import Job
 from ....training.runner import Runner
 from ..adaeagle.adaeagle_recipe import ChainLengthFeatures
-from . import network
+from . import blockpilot_network as network
 
 
 def run(job: Job) -> Path:

@@ -43,7 +43,7 @@ METHOD = Method(
         Trained(
             "blockwise",
             "Seven heads that share a layer and predict a block at once.",
-            f"{__name__}.network",
+            f"{__name__}.blockwise_network",
             one_pass=True,
         ),
     ),

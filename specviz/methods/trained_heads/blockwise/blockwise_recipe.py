@@ -13,7 +13,7 @@ from ....training import parallel_heads, ranks
 from ....training.features import Batch, Features
 from ....training.job import Job
 from ....trees import full_tree
-from . import network as blockwise
+from . import blockwise_network as blockwise
 
 
 def run(job: Job) -> Path:

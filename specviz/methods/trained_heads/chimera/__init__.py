@@ -14,7 +14,7 @@ def build(kit, nodes: int, depth: int) -> Parts:
     from ....drafters.heads.shapes import shape_for_heads
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import ChimeraTree
+    from .chimera_drafter import ChimeraTree
 
     heads = kit.head("chimera")
     shape = shape_for_heads(heads.accuracy, nodes, heads.nodes)
@@ -42,7 +42,7 @@ METHOD = Method(
         Trained(
             "chimera",
             "Heads that read three tokens closely and the whole text through one layer.",
-            f"{__name__}.network",
+            f"{__name__}.chimera_network",
         ),
     ),
     notes={

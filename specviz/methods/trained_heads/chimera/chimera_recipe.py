@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from ....training import parallel_heads, ranks
 from ....training.features import Batch, Features
 from ....training.job import Job
-from . import network as chimera
+from . import chimera_network as chimera
 
 
 def run(job: Job) -> Path:

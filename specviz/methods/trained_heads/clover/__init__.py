@@ -14,7 +14,7 @@ def build(kit, nodes: int, depth: int) -> Parts:
     from ....drafters.heads.shapes import shape_for_heads
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import CloverTree
+    from .clover_drafter import CloverTree
 
     heads = kit.head("clover")
     shape = shape_for_heads(heads.accuracy, nodes, heads.nodes)
@@ -48,7 +48,7 @@ METHOD = Method(
         Trained(
             "clover",
             "Heads that pass a state on, each modified by the token drafted before it.",
-            f"{__name__}.network",
+            f"{__name__}.clover_network",
         ),
     ),
     notes={

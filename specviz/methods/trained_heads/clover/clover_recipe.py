@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ....training import parallel_heads
 from ....training.features import Batch, Features
 from ....training.job import Job
-from . import network as clover
+from . import clover_network as clover
 
 
 def run(job: Job) -> Path:

@@ -11,7 +11,7 @@ from ....core.note_kind import note
 def build(kit, gamma: int) -> Parts:
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import MixtureChain
+    from .dflare_drafter import MixtureChain
 
     return Parts(MixtureChain(kit.head("dflare")), Fixed(gamma), TokenRejection())
 
@@ -42,7 +42,7 @@ METHOD = Method(
         Trained(
             "dflare",
             "A block drafter whose layers each read their own mixture of the target's layers.",
-            f"{__name__}.network",
+            f"{__name__}.dflare_network",
             after="dflash",
             one_pass=True,
         ),

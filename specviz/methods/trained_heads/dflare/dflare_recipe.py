@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from ....models import masked_block as plain
 from ....training import masked_block
 from ....training.job import Job
-from . import network
+from . import dflare_network as network
 
 FAVOURED = 2.0  # first weight of a layer's favourite, as the authors begin; the others have 0
 RIDGE = 1e-3  # of the mean square of a column

@@ -45,7 +45,7 @@ METHOD = Method(
         Trained(
             "dflash2",
             "A selector among the candidates of DFlash's positions.",
-            f"{__name__}.network",
+            f"{__name__}.dflash2_network",
             after="dflash",
         ),
     ),

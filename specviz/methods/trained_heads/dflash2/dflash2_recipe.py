@@ -7,7 +7,7 @@ from torch import Tensor
 from ....training import block_corrections
 from ....training.block_corrections import Blocks
 from ....training.job import Job
-from . import network
+from . import dflash2_network as network
 
 
 def run(job: Job) -> Path:

@@ -45,7 +45,7 @@ METHOD = Method(
         Trained(
             "dflash2_conv",
             "Convolutions along the block in DFlash's layers.",
-            f"{__name__}.network",
+            f"{__name__}.dflash2_conv_network",
             after="dflash2",
             one_pass=True,
         ),

@@ -14,8 +14,8 @@ from torch import Tensor
 from ....training import masked_block
 from ....training.features import Batch, Features
 from ....training.job import Job
-from ..dflash2 import network as selectors
-from . import network
+from ..dflash2 import dflash2_network as selectors
+from . import dflash2_conv_network as network
 
 
 def run(job: Job) -> Path:

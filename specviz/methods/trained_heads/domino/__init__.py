@@ -44,7 +44,10 @@ METHOD = Method(
     aliases=("domino",),
     trains=(
         Trained(
-            "domino", "A recurrent correction of DFlash's blocks.", f"{__name__}.network", after="dflash"
+            "domino",
+            "A recurrent correction of DFlash's blocks.",
+            f"{__name__}.domino_network",
+            after="dflash",
         ),
     ),
     relative="dflash",

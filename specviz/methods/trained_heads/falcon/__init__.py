@@ -12,7 +12,7 @@ from ....core.note_kind import note
 def build(kit, top_k: int, depth: int, nodes: int) -> Parts:
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import BlockwiseTree
+    from .falcon_drafter import BlockwiseTree
 
     return Parts(BlockwiseTree(kit.head("falcon"), top_k), Fixed(depth, top_k, nodes), TokenRejection())
 
@@ -43,7 +43,7 @@ METHOD = Method(
         Trained(
             "falcon",
             "EAGLE's layer after a recurrent one; it drafts two tokens a forward pass.",
-            f"{__name__}.network",
+            f"{__name__}.falcon_network",
         ),
     ),
     notes={

@@ -15,7 +15,7 @@ def build(kit, vocabulary: int, top_k: int, depth: int, nodes: int, gain: float)
     from ....drafters.model.confidence_trees import ConfidentTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import FrequentTokens, most_frequent
+    from .fr_spec_drafter import FrequentTokens, most_frequent
 
     head = kit.head("eagle")
     tokens = most_frequent(kit.open_store("text").array.tokens, kit.vocab, vocabulary)

@@ -13,7 +13,7 @@ def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
     from ....drafters.model.confidence_trees import ConfidentTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import FspadTree
+    from .fspad_drafter import FspadTree
 
     drafter = FspadTree(kit.head("fspad"), lambda model: ConfidentTree(model, top_k, gain))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
@@ -58,7 +58,7 @@ METHOD = Method(
         Trained(
             "fspad",
             "EAGLE's layer with one state to predict from and another to feed back.",
-            f"{__name__}.network",
+            f"{__name__}.fspad_network",
         ),
     ),
     notes={

@@ -12,7 +12,7 @@ def build(kit, drafts: str, gamma: int, width: int, nodes: int) -> Parts:
     from ....drafters.model.chain import DraftChain
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import CapeChain, Glide
+    from .glide_drafter import CapeChain, Glide
 
     grow = CapeChain if drafts == "with candidates" else DraftChain
     return Parts(Glide(kit.head("glide"), grow), Fixed(gamma, width, nodes), TokenRejection())
@@ -43,7 +43,9 @@ METHOD = Method(
     compared="notes",
     published={"nodes": 35, "width": 7},
     aliases=("CaPE", "confidence-aware proposal expansion"),
-    trains=(Trained("glide", "One layer that attends to the target's KV cache.", f"{__name__}.network"),),
+    trains=(
+        Trained("glide", "One layer that attends to the target's KV cache.", f"{__name__}.glide_network"),
+    ),
     notes={
         "widths": note(
             "widths",

@@ -21,7 +21,7 @@ from ....training import attention, chains, losses
 from ....training.features import Batch, Features
 from ....training.job import Job
 from ....training.runner import Runner
-from . import network as glide
+from . import glide_network as glide
 
 
 class KeyValueFeatures(Features):

@@ -13,7 +13,7 @@ def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
     from ....drafters.model.confidence_trees import ConfidentTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import GumihoTree
+    from .gumiho_drafter import GumihoTree
 
     head = kit.head("gumiho")
     return Parts(
@@ -68,7 +68,7 @@ METHOD = Method(
         Trained(
             "gumiho",
             "MLPs that predict all later tokens at once, after two positions by EAGLE's layers.",
-            f"{__name__}.network",
+            f"{__name__}.gumiho_network",
             after="eagle",
         ),
     ),

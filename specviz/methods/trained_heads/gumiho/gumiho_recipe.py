@@ -21,7 +21,7 @@ from ....training.job import Job
 from ....training.runner import Runner
 from ....training.shared_weights import freeze_untrained
 from ..eagle import eagle_recipe as eagle
-from . import network
+from . import gumiho_network as network
 
 
 def run(job: Job) -> Path:

@@ -13,7 +13,7 @@ def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
     from ....drafters.model.confidence_trees import ConfidentTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import JakiroTree
+    from .jakiro_drafter import JakiroTree
 
     drafter = JakiroTree(kit.head("jakiro"), lambda model: ConfidentTree(model, top_k, gain))
     return Parts(drafter, Fixed(depth, top_k, nodes), TokenRejection())
@@ -63,7 +63,7 @@ METHOD = Method(
         Trained(
             "jakiro",
             "EAGLE's layer with two experts, whose contrast predicts one token further.",
-            f"{__name__}.network",
+            f"{__name__}.jakiro_network",
         ),
     ),
     notes={

@@ -40,7 +40,7 @@ METHOD = Method(
         Trained(
             "jetspec",
             "A block drafter whose positions attend to earlier positions only.",
-            f"{__name__}.network",
+            f"{__name__}.jetspec_network",
             after="dflash",
             one_pass=True,
         ),

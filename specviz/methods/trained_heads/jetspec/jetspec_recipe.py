@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ....training import masked_block
 from ....training.job import Job
-from . import network
+from . import jetspec_network as network
 
 
 def run(job: Job) -> Path:

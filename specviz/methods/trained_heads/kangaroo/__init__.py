@@ -11,7 +11,7 @@ from ....core.claim import Claim
 def build(kit, gamma: int, threshold: float) -> Parts:
     from ....policies import Confidence
     from ....verifiers import TokenRejection
-    from .drafter import ExitAdapter
+    from .kangaroo_drafter import ExitAdapter
 
     return Parts(
         ExitAdapter(kit.head("kangaroo")), Confidence(gamma, threshold, learn=False), TokenRejection()
@@ -41,7 +41,11 @@ METHOD = Method(
     compared="code",
     aliases=("kangaroo", "early exit"),
     trains=(
-        Trained("kangaroo", "An adapter that lets the target's first layers draft.", f"{__name__}.network"),
+        Trained(
+            "kangaroo",
+            "An adapter that lets the target's first layers draft.",
+            f"{__name__}.kangaroo_network",
+        ),
     ),
     claims=(
         Claim(

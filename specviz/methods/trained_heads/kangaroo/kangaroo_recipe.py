@@ -14,7 +14,7 @@ from torch import Tensor
 from ....training import early_exit
 from ....training.features import Batch, EntryFeatures, Features
 from ....training.job import Job
-from . import network as kangaroo
+from . import kangaroo_network as kangaroo
 
 
 def run(job: Job) -> Path:

@@ -13,7 +13,7 @@ def build(kit, drafts: str, gamma: int, width: int, nodes: int, gain: float) -> 
     from ....drafters.model.confidence_trees import ConfidentTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import BorrowingDrafter
+    from .kv_assistant_drafter import BorrowingDrafter
 
     def grow(model):
         return DraftChain(model) if drafts == "chain" else ConfidentTree(model, width, gain)
@@ -59,7 +59,7 @@ METHOD = Method(
         Trained(
             "kv_assistant",
             "Layers of queries over the target's KV cache, and an output over clusters of tokens.",
-            f"{__name__}.network",
+            f"{__name__}.kv_assistant_network",
         ),
     ),
     notes={

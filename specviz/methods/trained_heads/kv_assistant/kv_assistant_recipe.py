@@ -22,7 +22,7 @@ from ....training.features import Batch
 from ....training.job import Job
 from ....training.runner import Runner
 from ..glide.glide_recipe import KeyValueFeatures
-from . import network
+from . import kv_assistant_network as network
 
 ROUNDS = 8  # of k-means
 SAMPLE = 8192  # tokens from which it finds the centres

@@ -45,7 +45,7 @@ METHOD = Method(
         Trained(
             "lilicorr",
             "A transformer over the lattice of DFlash's candidates.",
-            f"{__name__}.network",
+            f"{__name__}.lilicorr_network",
             after="dflash",
         ),
     ),

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from ....training import block_corrections
 from ....training.block_corrections import Blocks, Corrected
 from ....training.job import Job
-from . import network
+from . import lilicorr_network as network
 
 
 def run(job: Job) -> Path:

@@ -12,7 +12,7 @@ from ....core.note_kind import note
 def build(kit, gamma: int, threshold: float) -> Parts:
     from ....policies import Confidence
     from ....verifiers import TokenRejection
-    from .drafter import M2R2Chain
+    from .m2r2_drafter import M2R2Chain
 
     return Parts(M2R2Chain(kit.head("m2r2")), Confidence(gamma, threshold, learn=False), TokenRejection())
 
@@ -45,7 +45,7 @@ METHOD = Method(
         Trained(
             "m2r2",
             "Adapters that accelerate the residual, so that the target's first layers draft.",
-            f"{__name__}.network",
+            f"{__name__}.m2r2_network",
         ),
     ),
     notes={

@@ -19,7 +19,7 @@ from ....models.pretrained import with_cache
 from ....training import early_exit
 from ....training.features import Batch, Features, batch_of, only_layers
 from ....training.job import Job
-from . import network as m2r2
+from . import m2r2_network as m2r2
 
 
 class ExitLayerFeatures(Features):

@@ -47,7 +47,7 @@ METHOD = Method(
         Trained(
             "medusa",
             "Heads on the last hidden state, each predicting one token further ahead.",
-            f"{__name__}.network",
+            f"{__name__}.medusa_network",
         ),
     ),
     claims=(

@@ -17,7 +17,7 @@ from torch import nn
 from ....training import parallel_heads, ranks
 from ....training.features import Batch, Features
 from ....training.job import Job
-from . import network as heads_medusa
+from . import medusa_network as heads_medusa
 
 
 def run(job: Job) -> Path:

@@ -41,7 +41,7 @@ METHOD = Method(
         Trained(
             "mlp_speculator",
             "Levels on the last hidden state, each reading the token drafted before it.",
-            f"{__name__}.network",
+            f"{__name__}.mlp_speculator_network",
         ),
     ),
     claims=(

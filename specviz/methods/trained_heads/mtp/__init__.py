@@ -38,7 +38,7 @@ METHOD = Method(
         Trained(
             "mtp",
             "A module that joins the last hidden state with the next token's embedding.",
-            f"{__name__}.network",
+            f"{__name__}.mtp_network",
         ),
     ),
     claims=(

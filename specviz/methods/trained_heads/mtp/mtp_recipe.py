@@ -19,7 +19,7 @@ from ....training.features import Batch, Features
 from ....training.job import Job
 from ....training.runner import Runner
 from ..eagle.eagle_recipe import chain_states_function, rollout_states
-from . import network as mtp
+from . import mtp_network as mtp
 
 
 def run(job: Job) -> Path:

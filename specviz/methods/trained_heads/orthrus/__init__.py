@@ -37,7 +37,7 @@ METHOD = Method(
         Trained(
             "orthrus",
             "A second attention path through the target, which fills in a block of mask tokens.",
-            f"{__name__}.network",
+            f"{__name__}.orthrus_network",
             one_pass=True,
         ),
     ),

@@ -11,7 +11,7 @@ from ....core.claim import Claim
 def build(kit, gamma: int) -> Parts:
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import OnePassFeatures
+    from .peagle_drafter import OnePassFeatures
 
     return Parts(OnePassFeatures(kit.head("peagle")), Fixed(gamma), TokenRejection())
 
@@ -40,7 +40,7 @@ METHOD = Method(
         Trained(
             "peagle",
             "EAGLE-3's layers with a mask state, which draft a block in one forward pass.",
-            f"{__name__}.network",
+            f"{__name__}.peagle_network",
             one_pass=True,
         ),
     ),

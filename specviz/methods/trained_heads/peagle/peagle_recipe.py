@@ -18,7 +18,7 @@ from ....training.job import Job
 from ....training.mask_training import MaskTrainer
 from ....training.masked_block import AuxStateFeatures
 from ....training.runner import Runner
-from . import network as models
+from . import peagle_network as models
 
 
 class States(AuxStateFeatures):

@@ -12,7 +12,7 @@ def build(kit, rows: int, depth: int) -> Parts:
     from ....drafters.heads.in_target import InTargetTree
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import prompt_trees
+    from .ppd_drafter import prompt_trees
 
     heads = kit.head("ppd")
     trees = prompt_trees(tuple(map(tuple, heads.accuracy)), min(depth, len(heads)), rows, heads.chains)

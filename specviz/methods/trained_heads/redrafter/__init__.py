@@ -13,7 +13,7 @@ from ....core.note_kind import note
 def build(kit, beams: int, depth: int) -> Parts:
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import BeamTree
+    from .redrafter_drafter import BeamTree
 
     return Parts(BeamTree(kit.head("redrafter"), beams), Fixed(depth, beams, beams * depth), TokenRejection())
 
@@ -40,7 +40,7 @@ METHOD = Method(
         Trained(
             "redrafter",
             "A small recurrent head for beam search, the same at every step.",
-            f"{__name__}.network",
+            f"{__name__}.redrafter_network",
         ),
     ),
     notes={

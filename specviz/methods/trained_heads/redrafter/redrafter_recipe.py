@@ -17,7 +17,7 @@ from ....training import parallel_heads, ranks
 from ....training.features import Batch, Features
 from ....training.job import Job
 from ....trees import full_tree
-from . import network as redrafter
+from . import redrafter_network as redrafter
 
 
 def run(job: Job) -> Path:

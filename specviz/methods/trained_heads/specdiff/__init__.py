@@ -60,7 +60,7 @@ METHOD = Method(
         Trained(
             "specdiff",
             "A small masked diffusion model that fills in a block of masks in a few forward passes.",
-            f"{__name__}.network",
+            f"{__name__}.specdiff_network",
             one_pass=True,
         ),
     ),

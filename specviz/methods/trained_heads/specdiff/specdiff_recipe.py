@@ -29,7 +29,7 @@ from ....training.masked_block import sample_anchors
 from ....training.reduced_draft import ReducedHead
 from ....training.runner import Runner
 from ....training.text_answers import Answer
-from . import network
+from . import specdiff_network as network
 
 
 class TextFeatures(Features):

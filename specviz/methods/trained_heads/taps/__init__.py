@@ -11,7 +11,7 @@ from ....core.claim import Claim
 def build(kit, nodes: int, width: int, depth: int, depth_cost: float, threshold: float) -> Parts:
     from ....policies import Fixed
     from ....verifiers import TokenRejection
-    from .drafter import ReachTree
+    from .taps_drafter import ReachTree
 
     drafter = ReachTree(kit.head("dflash"), width, nodes, kit.head("taps"), depth_cost, threshold)
     return Parts(drafter, Fixed(depth, width, nodes), TokenRejection())
@@ -51,7 +51,7 @@ METHOD = Method(
         Trained(
             "taps",
             "A scorer of the children of a node in DFlash's tree.",
-            f"{__name__}.network",
+            f"{__name__}.taps_network",
             after="dflash",
         ),
     ),

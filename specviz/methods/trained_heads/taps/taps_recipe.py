@@ -14,7 +14,7 @@ from ....training import block_corrections
 from ....training.block_corrections import Blocks, Corrected
 from ....training.features import Batch
 from ....training.job import Job
-from . import network
+from . import taps_network as network
 
 
 def run(job: Job) -> Path:

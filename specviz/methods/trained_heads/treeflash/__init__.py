@@ -48,7 +48,7 @@ METHOD = Method(
         Trained(
             "treeflash",
             "A correction of DFlash's states by the token before.",
-            f"{__name__}.network",
+            f"{__name__}.treeflash_network",
             after="dflash",
         ),
     ),

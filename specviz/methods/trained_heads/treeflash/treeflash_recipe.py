@@ -8,7 +8,7 @@ from torch import Tensor
 from ....training import block_corrections
 from ....training.block_corrections import Blocks, Corrected
 from ....training.job import Job
-from . import network
+from . import treeflash_network as network
 
 
 def run(job: Job) -> Path:

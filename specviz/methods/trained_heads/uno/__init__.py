@@ -47,7 +47,7 @@ METHOD = Method(
         Trained(
             "uno",
             "A LoRA that lets the target turn rows of noise into draft tokens.",
-            f"{__name__}.network",
+            f"{__name__}.uno_network",
             one_pass=True,
         ),
     ),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ....core import Budget, DraftTree, Scores, State, select_rows
 from ....drafters.heads.features import FeatureDrafter, FeatureModel
-from .network import SERIAL
+from .gumiho_network import SERIAL
 
 
 class SerialThenParallel(FeatureModel):
