@@ -39,9 +39,11 @@ class RaiseSite(NamedTuple):
 
 
 def raise_sites() -> list[RaiseSite]:
-    """Return all places in specviz/ that raise an engine error."""
+    """Return all places in specviz/ and tools/ that raise an engine error."""
     trees = {
-        file: ast.parse(file.read_text(encoding="utf-8")) for file in sorted((ROOT / "specviz").rglob("*.py"))
+        file: ast.parse(file.read_text(encoding="utf-8"))
+        for folder in ("specviz", "tools")
+        for file in sorted((ROOT / folder).rglob("*.py"))
     }
     errors = {BASE} | {
         node.name

@@ -33,7 +33,6 @@ from . import (
     serve,
     serve_vllm,
     site,
-    space,
 )
 from .errors import INTERRUPTED, WRONG_USAGE, status_of
 from .messages import LONGEST, TEXTS, UsageError, busy_line
@@ -197,7 +196,7 @@ def parser() -> Parser:
     load_test.add(command, lambda sub: (_sampling(sub), _models(sub)))
     context_costs.add(command, _models)
     claims.add(command, _models)
-    for module in (models, export, labs, recommend, serve, serve_vllm, site, space):
+    for module in (models, export, labs, recommend, serve, serve_vllm, site):
         module.add(command)
     chat.add(command, lambda sub: (_sampling(sub), _models(sub)))
     doctor.add(command, _models)

@@ -12,9 +12,9 @@ import torch
 from specviz import ROOT
 from specviz.targets.fast import FastModel
 from specviz.targets.int8 import Int8Model
-from specviz.targets.quantisation_error import quantisation_error
 
 from ..message_codes import refuses
+from .quantisation_error import quantisation_error
 from .tiny import VOCAB, checkpoint
 
 FOLDER = ROOT / "assets" / "models" / "SmolLM2-135M-Instruct"

@@ -7,6 +7,8 @@ GPU per call, in a short-lived process, so CUDA graphs cannot be kept, and passe
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import shutil
 import socket
@@ -23,8 +25,9 @@ from typing import Any
 
 import yaml
 
-from ..checkpoints.split import LARGEST
-from ..core.errors import CodedError
+from specviz import ROOT
+from specviz.checkpoints.split import LARGEST
+from specviz.core.errors import CodedError
 
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 NEEDED = ("title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "app_file", "license")
@@ -238,3 +241,26 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise Problem(f"{path.name} cannot be read: {error.strerror}.", "space.read") from None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check this checkout and print a row for each check; return the exit status."""
+    from specviz.cli.terminal import table
+
+    p = argparse.ArgumentParser(
+        prog="python -m tools.space_rehearsal", description=(__doc__ or "").splitlines()[0]
+    )
+    p.add_argument("--no-app", action="store_true", help="do not start the app")
+    p.add_argument("--json", action="store_true", help="the rows as JSON")
+    options = p.parse_args(arguments)
+    rows = check_space(ROOT, app=not options.no_app)
+    print(
+        json.dumps(rows, ensure_ascii=False, indent=2)
+        if options.json
+        else table(rows, ["check", "ok", "detail"])
+    )
+    return 0 if all(row["ok"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

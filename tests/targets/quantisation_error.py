@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..core import DraftTree
-from ..core.errors import InvalidUse
+from specviz.core import DraftTree
+from specviz.core.errors import InvalidUse
 
 ROWS = 64  # positions scored in one forward pass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specviz import ROOT
-from specviz.evidence import space_rehearsal as space
+from tools import space_rehearsal as space
 
 from ..message_codes import engine_codes
 
