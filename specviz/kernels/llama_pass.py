@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba import cfunc, njit
 
 from .cache import in_cache_folder
@@ -63,6 +64,7 @@ SHARED_ROWS = 6  # rows from which threads share the rounding of rows, which cos
 SPINS = 30  # looks at a barrier without a pause
 PAUSES = 500  # looks before a waiting thread lets others run
 AHEAD = 6144  # bytes by which weights are prefetched
+NO_FLOOR = np.float32(-1.0)  # the floor of a row without a norm
 MASKED = -1e30  # score of a place after the last one, whose weight is set to 0
 
 # Fields of the model (int64 each; floats are bit patterns in the low half).
@@ -80,7 +82,9 @@ NORM_FLOOR = 10
 QUERY_SCALE = 11
 OUTPUT = 12
 HEAD_NORM_FLOOR = 13
-MATRICES = 14
+FINE = 14  # 1: the inputs of all layers have 16 bits
+OUTPUT_NORM = 15  # weights of the norm before the output matrix (0: all 1)
+MATRICES = 16
 # Fields of a matrix.
 WEIGHTS = 0
 SCALES = 1
@@ -89,14 +93,18 @@ COLUMNS = 3
 BLOCKS = 4
 PRODUCT = 5
 MATRIX = 6
-# The matrices of a layer, and the weights of its norms of queries and keys (0: none).
+# The matrices of a layer, the weights of its norms of queries and keys (0: none), and those of the norms before
+# its sublayers (0: all 1, NO_NORM: no norm).
 QKV = 0
 OUT = 1
 GATE_UP = 2
 DOWN = 3
 NORM_Q = 4 * MATRIX
 NORM_K = NORM_Q + 1
-LAYER = NORM_K + 1
+NORM_IN = NORM_K + 1
+NORM_MLP = NORM_IN + 1
+LAYER = NORM_MLP + 1
+NO_NORM = -1
 # Fields of a row.
 TOKEN = 0
 POSITION = 1
@@ -116,6 +124,9 @@ CAPTURES = 4
 SKIPPED = 5
 X = 6
 LOGITS = 7
+READS = 8  # inputs of the first layer's projection to queries, keys and values (0: the normalised states)
+READ_WIDTH = 9
+JOB = 10
 # Fields of a draft loop: addresses of its outputs (0: not wanted) and settings, floats as bit patterns.
 TOKENS = 0
 STATES = 1
@@ -316,21 +327,27 @@ def product_4(w, x, stride, steps, rows, out):
 
 # --- rounding ---------------------------------------------------------------------------------------------------
 @compiled
-def row_maximum(x, width):
-    """Return the largest magnitude of a row, and the sum of its squares in a fixed order of 16 lanes."""
+def row_maximum(x, width, weight):
+    """Return the largest magnitude of a row, times ``weight`` if that is not 0, and the sum of the squares of
+    the row in a fixed order of 16 lanes."""
     m = splat(0.0)
     s0 = m
     s1 = m
     for i in range(0, width - 16, 32):
         a = load(x + 4 * i)
         b = load(x + 4 * i + 64)
-        m = larger(m, larger(magnitude(a), magnitude(b)))
         s0 = fma(a, a, s0)
         s1 = fma(b, b, s1)
+        if weight:
+            a = mul(a, load(weight + 4 * i))
+            b = mul(b, load(weight + 4 * i + 64))
+        m = larger(m, larger(magnitude(a), magnitude(b)))
     if width % 32:
         a = load(x + 4 * (width - 16))
-        m = larger(m, magnitude(a))
         s0 = fma(a, a, s0)
+        if weight:
+            a = mul(a, load(weight + 4 * (width - 16)))
+        m = larger(m, magnitude(a))
     return max(largest(m), 1e-30), total(add(s0, s1))
 
 
@@ -338,7 +355,7 @@ def row_maximum(x, width):
 def quantise(x, width, out, floor):
     """Quantise a row to int8 in ``out``; return (its step times 127, the sum of the integers). floor >= 0:
     the row is first divided by sqrt(|x|^2 + floor), which changes the step alone (RMSNorm)."""
-    most, squares = row_maximum(x, width)
+    most, squares = row_maximum(x, width, 0)
     factor = splat(127.0 / most)
     whole = splat(0.0)
     for i in range(0, width, 16):
@@ -361,17 +378,20 @@ def fine_steps(width):
 
 
 @compiled
-def quantise_16(x, width, out, parts):
+def quantise_16(x, width, out, parts, floor, weight):
     """Quantise a row to 16 bits, in steps of int8 divided by ``parts``: to int16 where products take them,
     otherwise to two rows of int8, the second for the parts. Return (the step times 127, the sums of the
-    rows)."""
-    most, _ = row_maximum(x, width)
+    rows). floor: as in ``quantise``; weight: address of numbers that multiply the row, 0 for none."""
+    most, squares = row_maximum(x, width, weight)
     factor = splat(127.0 / most)
     fine = splat(float(parts))
     whole = splat(0.0)
     rest = splat(0.0)
     for i in range(0, width, 16):
-        v = mul(load(x + 4 * i), factor)
+        v = load(x + 4 * i)
+        if weight:
+            v = mul(v, load(weight + 4 * i))
+        v = mul(v, factor)
         if INPUT_BYTES == 2:
             v = mul(v, fine)
             store_bytes(out + 2 * i, v)
@@ -383,27 +403,27 @@ def quantise_16(x, width, out, parts):
             store_bytes(out + width + i, f)
             whole = add(whole, r)
             rest = add(rest, rounded(f))
+    if floor >= 0.0:
+        most = most / (squares + floor) ** 0.5
     return most, total(whole), total(rest)
 
 
-@compiled
-def quantise_rows(x, width, first, end, out, steps, sums, floor):
-    """Quantise rows first..end of x [rows, width] to ``out``."""
-    for r in range(first, end):
-        step, whole = quantise(x + 4 * r * width, width, out + INPUT_BYTES * r * width, floor)
-        store_float(steps + 4 * r, step)
-        store_int(sums + 4 * r, int(whole) * WEIGHT_OFFSET)
-
-
-@compiled
-def quantise_rows_16(x, width, first, end, out, steps, sums):
-    """Quantise rows first..end of x [rows, width] to 2 width bytes of ``out`` each."""
+@apart
+def quantise_rows(x, width, first, end, out, steps, sums, floor, weight, fine):
+    """Quantise rows first..end of x [rows, width] to ``out``. fine: to 16 bits, 2 width bytes each
+    (``quantise_16``); only then ``weight`` is used."""
     parts = fine_steps(width)
     for r in range(first, end):
-        step, whole, rest = quantise_16(x + 4 * r * width, width, out + 2 * r * width, parts)
-        store_float(steps + 4 * r, step / parts)
-        store_int(sums + 8 * r, int(whole) * WEIGHT_OFFSET)
-        store_int(sums + 8 * r + 4, int(rest) * WEIGHT_OFFSET)
+        at = x + 4 * r * width
+        if fine:
+            step, whole, rest = quantise_16(at, width, out + 2 * r * width, parts, floor, weight)
+            store_float(steps + 4 * r, step / parts)
+            store_int(sums + 8 * r, int(whole) * WEIGHT_OFFSET)
+            store_int(sums + 8 * r + 4, int(rest) * WEIGHT_OFFSET)
+        else:
+            step, whole = quantise(at, width, out + INPUT_BYTES * r * width, floor)
+            store_float(steps + 4 * r, step)
+            store_int(sums + 4 * r, int(whole) * WEIGHT_OFFSET)
 
 
 # --- threads ----------------------------------------------------------------------------------------------------
@@ -534,87 +554,52 @@ def attend_units(t, nt, rows, n, layer, heads, kv_heads, head_dim, q, y, scores,
 
 # --- products ---------------------------------------------------------------------------------------------------
 @compiled
-def product_value(sums, o, less, scales, bias, place, step):
-    """Return 16 outputs: sums of integers, times the scales of the outputs and the step of the row."""
-    v = mul(mul(load_sums(sums + o, less), load(scales + place)), splat(step))
+def product_rows(n, fine):
+    """Return how many rows of bytes a product of n rows multiplies. fine: the inputs have 16 bits."""
+    return n if INPUT_BYTES == 2 else n * (1 + fine)
+
+
+@compiled
+def product_value(products, r, c, columns, steps, sums, scales, bias, place, fine):
+    """Return 16 outputs of row r and column c of a block: sums of integers, times the scales of the outputs
+    and the step of the row. fine: 0, or of inputs of 16 bits the parts of a step (``fine_steps``)."""
+    if fine == 0:
+        v = load_sums(products + (r * columns + c) * 64, load_int(sums + 4 * r))
+    elif INPUT_BYTES == 2:
+        v = load_sums(products + (r * columns + c) * 64, load_int(sums + 8 * r))
+    else:
+        at = products + (2 * r * columns + c) * 64
+        less = load_int(sums + 8 * r)
+        v = load_sums_16(at, less, at + columns * 64, load_int(sums + 8 * r + 4), fine)
+    v = mul(mul(v, load(scales + place)), splat(load_float(steps + 4 * r)))
     if bias:
         v = add(v, load(bias + place))
     return v
 
 
 @apart
-def plain_product(m, t, nt, x, width, n, steps, sums, products, out, stride):
-    """out [n, stride] = x W^T + b, this thread's blocks of outputs. m: address of the matrix's fields."""
+def product(m, t, nt, x, width, n, steps, sums, products, out, stride, fine, adds):
+    """out [n, stride] = x W^T + b, this thread's blocks of outputs. m: address of the matrix's fields; fine:
+    the inputs have 16 bits; adds: add to out."""
     columns = load_long(m + 8 * COLUMNS)
     blocks = load_long(m + 8 * BLOCKS)
     w = load_long(m + 8 * WEIGHTS)
     scales = load_long(m + 8 * SCALES)
     bias = load_long(m + 8 * BIAS)
     function = load_long(m + 8 * PRODUCT)
+    rows = product_rows(n, fine)
+    parts = fine_steps(width) if fine else 0
     for b in range(blocks * t // nt, blocks * (t + 1) // nt):
-        call_product(function, w + b * width * columns * 16, x, INPUT_BYTES * width, width // 4, n, products)
+        at = w + b * width * columns * 16
+        call_product(function, at, x, INPUT_BYTES * width, width // 4, rows, products)
         for r in range(n):
-            step = load_float(steps + 4 * r)
-            less = load_int(sums + 4 * r)
             for c in range(columns):
                 place = (b * columns + c) * 64
-                v = product_value(products, (r * columns + c) * 64, less, scales, bias, place, step)
-                store(out + r * stride * 4 + place, v)
-
-
-@apart
-def plain_product_16(m, t, nt, x, width, n, steps, sums, products, out, stride, adds):
-    """out [n, stride] = x W^T + b with inputs of 16 bits. adds: add to out."""
-    columns = load_long(m + 8 * COLUMNS)
-    blocks = load_long(m + 8 * BLOCKS)
-    w = load_long(m + 8 * WEIGHTS)
-    scales = load_long(m + 8 * SCALES)
-    bias = load_long(m + 8 * BIAS)
-    function = load_long(m + 8 * PRODUCT)
-    parts = fine_steps(width)
-    rows = n if INPUT_BYTES == 2 else 2 * n
-    for b in range(blocks * t // nt, blocks * (t + 1) // nt):
-        call_product(
-            function, w + b * width * columns * 16, x, INPUT_BYTES * width, width // 4, rows, products
-        )
-        for r in range(n):
-            step = splat(load_float(steps + 4 * r))
-            less = load_int(sums + 8 * r)
-            for c in range(columns):
-                place = (b * columns + c) * 64
-                if INPUT_BYTES == 2:
-                    v = load_sums(products + (r * columns + c) * 64, less)
-                else:
-                    at = products + (2 * r * columns + c) * 64
-                    v = load_sums_16(at, less, at + columns * 64, load_int(sums + 8 * r + 4), parts)
-                v = mul(mul(v, load(scales + place)), step)
-                if bias:
-                    v = add(v, load(bias + place))
+                v = product_value(products, r, c, columns, steps, sums, scales, bias, place, parts)
                 to = out + r * stride * 4 + place
                 if adds:
                     v = add(v, load(to))
                 store(to, v)
-
-
-@apart
-def add_product(m, t, nt, x, width, n, steps, sums, products, out, stride):
-    """out [n, stride] += x W^T + b, this thread's blocks of outputs."""
-    columns = load_long(m + 8 * COLUMNS)
-    blocks = load_long(m + 8 * BLOCKS)
-    w = load_long(m + 8 * WEIGHTS)
-    scales = load_long(m + 8 * SCALES)
-    bias = load_long(m + 8 * BIAS)
-    function = load_long(m + 8 * PRODUCT)
-    for b in range(blocks * t // nt, blocks * (t + 1) // nt):
-        call_product(function, w + b * width * columns * 16, x, INPUT_BYTES * width, width // 4, n, products)
-        for r in range(n):
-            step = load_float(steps + 4 * r)
-            less = load_int(sums + 4 * r)
-            for c in range(columns):
-                place = (b * columns + c) * 64
-                v = product_value(products, (r * columns + c) * 64, less, scales, bias, place, step)
-                to = out + r * stride * 4 + place
-                store(to, add(v, load(to)))
 
 
 @compiled
@@ -641,7 +626,7 @@ def store_head(M, row, layer, head, d, v, at_q):
 
 
 @apart
-def qkv_product(M, m, t, nt, x, width, n, steps, sums, products, rows, layer, q):
+def qkv_product(M, m, t, nt, x, width, n, steps, sums, products, rows, layer, q, fine):
     """Queries to q, keys and values to the rows' slots, this thread's blocks of outputs."""
     columns = load_long(m + 8 * COLUMNS)
     blocks = load_long(m + 8 * BLOCKS)
@@ -651,16 +636,16 @@ def qkv_product(M, m, t, nt, x, width, n, steps, sums, products, rows, layer, q)
     function = load_long(m + 8 * PRODUCT)
     heads = load_long(M + 8 * HEADS)
     head_dim = load_long(M + 8 * HEAD_DIM)
+    parts = fine_steps(width) if fine else 0
     for b in range(blocks * t // nt, blocks * (t + 1) // nt):
-        call_product(function, w + b * width * columns * 16, x, INPUT_BYTES * width, width // 4, n, products)
+        at = w + b * width * columns * 16
+        call_product(function, at, x, INPUT_BYTES * width, width // 4, product_rows(n, fine), products)
         for r in range(n):
             row = rows + 8 * ROW * r
             at_q = q + r * heads * head_dim * 4
-            step = load_float(steps + 4 * r)
-            less = load_int(sums + 4 * r)
             for c in range(columns):
                 o = b * columns + c
-                v = product_value(products, (r * columns + c) * 64, less, scales, bias, o * 64, step)
+                v = product_value(products, r, c, columns, steps, sums, scales, bias, o * 64, parts)
                 store_head(M, row, layer, o * 16 // head_dim, o * 16 % head_dim, v, at_q)
 
 
@@ -686,7 +671,7 @@ def norm_heads(M, L, t, nt, rows, n, layer, q):
             at = base + load_long(row + 8 * SLOT) * head_dim * 4
             weight = load_long(L + 8 * NORM_K)
             scale = splat(1.0)
-        _, squares = row_maximum(at, head_dim)
+        _, squares = row_maximum(at, head_dim, 0)
         length = splat(1.0 / (squares + floor) ** 0.5)
         turn = load_long(row + 8 * POSITION) * head_dim * 4
         for i in range(0, 4 * head_dim, 64):
@@ -697,7 +682,7 @@ def norm_heads(M, L, t, nt, rows, n, layer, q):
 
 
 @apart
-def gate_up_product(m, t, nt, x, width, n, steps, sums, products, act, inner):
+def gate_up_product(m, t, nt, x, width, n, steps, sums, products, act, inner, fine):
     """act = silu(gate) up, this thread's pairs of blocks: the matrix alternates blocks of gate and up."""
     columns = load_long(m + 8 * COLUMNS)
     pairs = load_long(m + 8 * BLOCKS) // 2
@@ -707,19 +692,19 @@ def gate_up_product(m, t, nt, x, width, n, steps, sums, products, act, inner):
     function = load_long(m + 8 * PRODUCT)
     one = splat(1.0)
     minus = splat(-1.4426950408889634)
-    ups = products + n * columns * 64
+    each = product_rows(n, fine)
+    parts = fine_steps(width) if fine else 0
+    ups = products + each * columns * 64
     for b in range(pairs * t // nt, pairs * (t + 1) // nt):
         size = width * columns * 16
-        call_product(function, w + 2 * b * size, x, INPUT_BYTES * width, width // 4, n, products)
-        call_product(function, w + (2 * b + 1) * size, x, INPUT_BYTES * width, width // 4, n, ups)
+        call_product(function, w + 2 * b * size, x, INPUT_BYTES * width, width // 4, each, products)
+        call_product(function, w + (2 * b + 1) * size, x, INPUT_BYTES * width, width // 4, each, ups)
         for r in range(n):
-            step = load_float(steps + 4 * r)
-            less = load_int(sums + 4 * r)
             for c in range(columns):
-                o = (r * columns + c) * 64
                 at = (2 * b * columns + c) * 64
-                g = product_value(products, o, less, scales, bias, at, step)
-                u = product_value(ups, o, less, scales, bias, at + columns * 64, step)
+                g = product_value(products, r, c, columns, steps, sums, scales, bias, at, parts)
+                at += columns * 64
+                u = product_value(ups, r, c, columns, steps, sums, scales, bias, at, parts)
                 silu = div(g, add(one, pow2(mul(g, minus))))
                 store(act + r * inner * 4 + (b * columns + c) * 64, mul(silu, u))
 
@@ -767,23 +752,35 @@ def own_rows(t, nt, n, S, P):
     return False, 0, n, bytes_, load_long(P + 8 * STEPS), load_long(P + 8 * SUMS)
 
 
+@compiled
+def norm_floor(M, norm):
+    """Return the floor of the norm before a sublayer, -1 without a norm. norm: its field."""
+    return load_float(M + 8 * NORM_FLOOR) if norm != NO_NORM else NO_FLOOR
+
+
 @apart
-def attention_sublayer(t, nt, M, L, rows, n, layer, x, S, P):
-    """Add the attention of a layer to x."""
+def attention_sublayer(t, nt, M, L, rows, n, layer, x, reads, wide_reads, S, P):
+    """Add the attention of a layer to x. reads [n, wide_reads]: what is projected to queries, keys and values;
+    0: the normalised states."""
     hidden = load_long(M + 8 * HIDDEN)
     heads = load_long(M + 8 * HEADS)
     kv_heads = load_long(M + 8 * KV_HEADS)
     head_dim = load_long(M + 8 * HEAD_DIM)
+    fine = load_long(M + 8 * FINE)
     y = load_long(S + 8 * Y)
     q = load_long(S + 8 * Q)
     sync = load_long(S + 8 * SYNC)
     products = load_long(P + 8 * PRODUCTS)
     wide = heads * head_dim
+    norm = NO_NORM if reads else load_long(L + 8 * NORM_IN)
+    source = reads if reads else x
+    width = wide_reads if reads else hidden
     shared, first, end, bytes_, steps, sums = own_rows(t, nt, n, S, P)
-    quantise_rows(x, hidden, first, end, bytes_, steps, sums, load_float(M + 8 * NORM_FLOOR))
+    floor = norm_floor(M, norm)
+    quantise_rows(source, width, first, end, bytes_, steps, sums, floor, max(norm, 0), fine)
     if shared:
         meet(t, nt, sync)
-    qkv_product(M, L, t, nt, bytes_, hidden, n, steps, sums, products, rows, layer, q)
+    qkv_product(M, L, t, nt, bytes_, width, n, steps, sums, products, rows, layer, q, fine)
     meet(t, nt, sync)
     if load_long(L + 8 * NORM_Q):
         norm_heads(M, L, t, nt, rows, n, layer, q)
@@ -791,10 +788,10 @@ def attention_sublayer(t, nt, M, L, rows, n, layer, x, S, P):
     scores = load_long(P + 8 * SCORES)
     attend_units(t, nt, rows, n, layer, heads, kv_heads, head_dim, q, y, scores, load_long(P + 8 * HEADS_OUT))
     meet(t, nt, sync)
-    quantise_rows(y, wide, first, end, bytes_, steps, sums, -1.0)
+    quantise_rows(y, wide, first, end, bytes_, steps, sums, NO_FLOOR, 0, fine)
     if shared:
         meet(t, nt, sync)
-    add_product(L + 8 * OUT * MATRIX, t, nt, bytes_, wide, n, steps, sums, products, x, hidden)
+    product(L + 8 * OUT * MATRIX, t, nt, bytes_, wide, n, steps, sums, products, x, hidden, fine, 1)
     meet(t, nt, sync)
 
 
@@ -803,20 +800,23 @@ def feed_forward_sublayer(t, nt, M, L, n, x, S, P):
     """Add the feed-forward of a layer to x."""
     hidden = load_long(M + 8 * HIDDEN)
     inner = load_long(M + 8 * INNER)
+    fine = load_long(M + 8 * FINE)
     act = load_long(S + 8 * ACT)
     sync = load_long(S + 8 * SYNC)
     products = load_long(P + 8 * PRODUCTS)
+    norm = load_long(L + 8 * NORM_MLP)
     shared, first, end, bytes_, steps, sums = own_rows(t, nt, n, S, P)
-    quantise_rows(x, hidden, first, end, bytes_, steps, sums, load_float(M + 8 * NORM_FLOOR))
+    quantise_rows(x, hidden, first, end, bytes_, steps, sums, norm_floor(M, norm), max(norm, 0), fine)
     if shared:
         meet(t, nt, sync)
-    gate_up_product(L + 8 * GATE_UP * MATRIX, t, nt, bytes_, hidden, n, steps, sums, products, act, inner)
+    gate_up_product(
+        L + 8 * GATE_UP * MATRIX, t, nt, bytes_, hidden, n, steps, sums, products, act, inner, fine
+    )
     meet(t, nt, sync)
-    quantise_rows_16(act, inner, first, end, bytes_, steps, sums)
+    quantise_rows(act, inner, first, end, bytes_, steps, sums, NO_FLOOR, 0, 1)
     if shared:
         meet(t, nt, sync)
-    down = L + 8 * DOWN * MATRIX
-    plain_product_16(down, t, nt, bytes_, inner, n, steps, sums, products, x, hidden, True)
+    product(L + 8 * DOWN * MATRIX, t, nt, bytes_, inner, n, steps, sums, products, x, hidden, 1, 1)
     meet(t, nt, sync)
 
 
@@ -824,23 +824,16 @@ def feed_forward_sublayer(t, nt, M, L, n, x, S, P):
 def output_logits(t, nt, M, n, x, logits, S, P):
     """Store the logits of n rows of states x."""
     hidden = load_long(M + 8 * HIDDEN)
+    fine = load_long(M + 8 * FINE)
     shared, first, end, bytes_, steps, sums = own_rows(t, nt, n, S, P)
-    quantise_rows(x, hidden, first, end, bytes_, steps, sums, load_float(M + 8 * NORM_FLOOR))
+    floor = load_float(M + 8 * NORM_FLOOR)
+    weight = load_long(M + 8 * OUTPUT_NORM)
+    quantise_rows(x, hidden, first, end, bytes_, steps, sums, floor, weight, fine)
     if shared:
         meet(t, nt, load_long(S + 8 * SYNC))
-    plain_product(
-        load_long(M + 8 * OUTPUT),
-        t,
-        nt,
-        bytes_,
-        hidden,
-        n,
-        steps,
-        sums,
-        load_long(P + 8 * PRODUCTS),
-        logits,
-        load_long(M + 8 * VOCAB),
-    )
+    m = load_long(M + 8 * OUTPUT)
+    products = load_long(P + 8 * PRODUCTS)
+    product(m, t, nt, bytes_, hidden, n, steps, sums, products, logits, load_long(M + 8 * VOCAB), fine, 0)
 
 
 @apart
@@ -851,6 +844,7 @@ def forward(t, nt, M, rows, n, job, S, P):
     x = load_long(job + 8 * X)
     captures = load_long(job + 8 * CAPTURES)
     skipped = load_long(job + 8 * SKIPPED)
+    reads = load_long(job + 8 * READS)
     sync = load_long(S + 8 * SYNC)
     if load_long(job + 8 * EMBEDS):
         embed_rows(t, nt, M, rows, n, x, hidden)
@@ -862,7 +856,8 @@ def forward(t, nt, M, rows, n, job, S, P):
             if to:
                 copy_rows(t, nt, n, hidden, x, to)
         if skipped == 0 or load_long(skipped + 16 * layer) == 0:
-            attention_sublayer(t, nt, M, L, rows, n, layer, x, S, P)
+            attention_sublayer(t, nt, M, L, rows, n, layer, x, reads, load_long(job + 8 * READ_WIDTH), S, P)
+        reads = 0
         if skipped == 0 or load_long(skipped + 16 * layer + 8) == 0:
             feed_forward_sublayer(t, nt, M, L, n, x, S, P)
     head_from = load_long(job + 8 * HEAD_FROM)
@@ -886,12 +881,8 @@ def run_linear(t, nt, m, x, width, n, out, stride, fine, S, P):
     steps = load_long(P + 8 * STEPS)
     sums = load_long(P + 8 * SUMS)
     products = load_long(P + 8 * PRODUCTS)
-    if fine:
-        quantise_rows_16(x, width, 0, n, bytes_, steps, sums)
-        plain_product_16(m, t, nt, bytes_, width, n, steps, sums, products, out, stride, False)
-    else:
-        quantise_rows(x, width, 0, n, bytes_, steps, sums, -1.0)
-        plain_product(m, t, nt, bytes_, width, n, steps, sums, products, out, stride)
+    quantise_rows(x, width, 0, n, bytes_, steps, sums, NO_FLOOR, 0, fine)
+    product(m, t, nt, bytes_, width, n, steps, sums, products, out, stride, fine, 0)
     meet(t, nt, sync)
 
 

@@ -38,21 +38,37 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class CompiledLayer:
-    """The matrices of a layer, and the weights [head_dim] of its norms of queries and keys, if it has them."""
+    """The matrices of a layer; gate_up and down are None without a feed-forward.
+
+    norm_q, norm_k: weights [head_dim] of its norms of queries and keys, if it has them. norm_in, norm_mlp:
+    weights [hidden] of the norms before its sublayers, times sqrt(hidden), None: all 1; only a network with
+    inputs of 16 bits reads them. normed: whether there is a norm before its attention.
+    """
 
     qkv: Int8Matrix
     out: Int8Matrix
-    gate_up: Int8Matrix
-    down: Int8Matrix
+    gate_up: Int8Matrix | None
+    down: Int8Matrix | None
     norm_q: np.ndarray | None = None
     norm_k: np.ndarray | None = None
+    norm_in: np.ndarray | None = None
+    norm_mlp: np.ndarray | None = None
+    normed: bool = True
+
+    @property
+    def matrices(self) -> list[Int8Matrix]:
+        """The matrices that it has."""
+        return [m for m in (self.qkv, self.out, self.gate_up, self.down) if m is not None]
 
     def fields(self) -> list[int]:
         """Return the int64 that the compiled pass reads."""
-        matrices = (self.qkv, self.out, self.gate_up, self.down)
-        norms = (self.norm_q, self.norm_k)
-        numbers = [int(field) for matrix in matrices for field in matrix.fields]
-        return numbers + [0 if norm is None else address(norm) for norm in norms]
+        numbers = [int(field) for matrix in self.matrices for field in matrix.fields]
+        numbers += [0] * (kernel.NORM_Q - len(numbers))
+        norms = (self.norm_q, self.norm_k, self.norm_in, self.norm_mlp)
+        numbers += [0 if norm is None else address(norm) for norm in norms]
+        if not self.normed:
+            numbers[kernel.NORM_IN] = kernel.NO_NORM
+        return numbers
 
 
 class DraftedTokens(NamedTuple):
@@ -99,7 +115,9 @@ class _Records:
 class CompiledNetwork:
     """Layers, embedding table and output matrix as the compiled pass reads them.
 
-    table: float16 [vocab, hidden]; output: the output matrix; set_rotations gives the rotary tables.
+    table: float16 [vocab, hidden]; output: the output matrix; fine: quantise the inputs of all matrices to 16
+    bits; output_norm: weights of the norm before the output matrix, as a layer's ``norm_in``; set_rotations
+    gives the rotary tables.
     """
 
     def __init__(
@@ -108,12 +126,15 @@ class CompiledNetwork:
         layers: Sequence[CompiledLayer],
         table: np.ndarray | None,
         output: Int8Matrix | None,
+        fine: bool = False,
+        output_norm: np.ndarray | None = None,
     ):
         self.sizes = sizes
         self.layers, self.table, self.output = layers, table, output
-        self.nbytes = sum(
-            m.nbytes for layer in layers for m in (layer.qkv, layer.out, layer.gate_up, layer.down)
-        ) + (0 if output is None else output.nbytes)
+        self.fine, self.output_norm = fine, output_norm
+        self._rotary: list[tuple[np.ndarray, np.ndarray]] = []  # a pass on another thread may read old ones
+        self.nbytes = sum(m.nbytes for layer in layers for m in layer.matrices)
+        self.nbytes += 0 if output is None else output.nbytes
         numbers = [0] * kernel.MATRICES
         for field, value in (
             (kernel.HIDDEN, sizes.hidden),
@@ -125,6 +146,8 @@ class CompiledNetwork:
             (kernel.VOCAB, 0 if output is None else output.outputs),
             (kernel.TABLE, 0 if table is None else address(table)),
             (kernel.OUTPUT, 0 if output is None else address(output.fields)),
+            (kernel.FINE, int(fine)),
+            (kernel.OUTPUT_NORM, 0 if output_norm is None else address(output_norm)),
         ):
             numbers[field] = value
         self._model = np.array(numbers + [n for layer in layers for n in layer.fields()], np.int64)
@@ -134,8 +157,11 @@ class CompiledNetwork:
         floats[2 * kernel.QUERY_SCALE] = sizes.scale * math.log2(math.e)
 
     def set_rotations(self, cos: np.ndarray, sin: np.ndarray) -> None:
-        """Set the rotary tables, float32 [positions, head_dim], sin with the sign of its place in a pair."""
-        self._rotary = cos, sin
+        """Set the rotary tables, float32 [positions, head_dim], sin with the sign of its place in a pair. Tables
+        that are shorter than those before change nothing."""
+        if self._rotary and len(self._rotary[-1][0]) >= len(cos):
+            return
+        self._rotary.append((cos, sin))
         self._model[kernel.COS] = address(cos)
         self._model[kernel.SIN] = address(sin)
 
@@ -167,13 +193,15 @@ class CompiledNetwork:
         logits: np.ndarray | None = None,
         captured: dict[int, np.ndarray] | None = None,
         skipped: frozenset[int] = frozenset(),
+        reads: np.ndarray | None = None,
     ) -> None:
         """Run layers first..end over the rows of all sequences, in order.
 
         x [rows, hidden]: their states, replaced by those after the layers; embed: start from the tokens'
         embeddings instead. logits [last rows, outputs]: receives the logits of the last rows. captured:
         layer -> [rows, hidden], which receives the states that enter it. skipped: sublayers to leave out
-        (2i: attention of layer i, 2i + 1: its feed-forward).
+        (2i: attention of layer i, 2i + 1: its feed-forward). reads [rows, inputs of the matrix]: what the first
+        of these layers projects to queries, keys and values, instead of its normalised states.
         """
         records = _Records(sequences)
         n = records.count
@@ -189,10 +217,12 @@ class CompiledNetwork:
                 0 if left_out is None else address(left_out),
                 address(x),
                 0 if logits is None else address(logits),
+                0 if reads is None else address(reads),
+                0 if reads is None else reads.shape[1],
             ],
             np.int64,
         )
-        with self._workspace(n, records.longest) as (space, threads):
+        with self._workspace(n, records.longest, 0 if reads is None else reads.shape[1]) as (space, threads):
             threads.call(kernel.run_pass, address(self._model), records.address, n, address(job), space=space)
 
     def draft(
@@ -227,7 +257,8 @@ class CompiledNetwork:
         token_probs = np.zeros(count, np.float32)
         made = np.zeros(1, np.int64)
         record = np.zeros(kernel.ROW + 2, np.int64)
-        job = np.array([0, s.layers, 1, n - 1, 0, 0, address(x), address(logits)], np.int64)
+        job = np.zeros(kernel.JOB, np.int64)
+        job[: kernel.READS] = 0, s.layers, 1, n - 1, 0, 0, address(x), address(logits)
         settings = np.zeros(kernel.MADE + 1, np.int64)
         for field, array in (
             (kernel.TOKENS, tokens),
@@ -264,10 +295,13 @@ class CompiledNetwork:
             token_probs[:end] if min_prob is not None else token_probs[:0],
         )
 
-    def _workspace(self, rows: int, slots: int) -> AbstractContextManager[tuple[Workspace, Workers]]:
+    def _workspace(
+        self, rows: int, slots: int, width: int = 0
+    ) -> AbstractContextManager[tuple[Workspace, Workers]]:
         s = self.sizes
         wide = s.heads * s.head_dim
-        return workspace(rows, max(s.hidden, s.inner, wide), wide, s.inner, slots)
+        rows *= 1 + self.fine  # products of 16-bit inputs come in pairs of rows
+        return workspace(rows, max(s.hidden, s.inner, wide, width), wide, s.inner, slots)
 
     def _pointers(self, captured: dict[int, np.ndarray] | None) -> np.ndarray | None:
         if not captured:

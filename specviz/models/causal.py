@@ -95,7 +95,8 @@ class CausalNet(FusedLayers):
     target needs."""
 
     def __init__(self, network: CausalModel):
-        super().__init__(network.model.layers, network.config)
+        weights = network.output.detach(), network.model.norm.weight.detach()
+        super().__init__(network.model.layers, network.config, None, *weights)
         self.name = network.name
         self.vocab = network.vocab
         self.config = network.config
@@ -107,7 +108,9 @@ class CausalNet(FusedLayers):
 
     def head(self, states: Tensor) -> Tensor:
         """Return the logits [n, vocab] of states [n, hidden] after the final norm."""
-        return F.linear(states, self.output_weight)
+        return (
+            F.linear(states, self.output_weight) if self.output_layer is None else self.output_layer(states)
+        )
 
 
 class LoraAdapters(nn.Module):

@@ -209,13 +209,9 @@ class Eagle3Net(FusedLayers):
         """Run all layers over rows x [n, 2 * hidden]; return outputs [n, hidden]. The other arguments as in
         ``Llama.attend``."""
         embeds, state = x.split(self.hidden, -1)
-        block, normed = self.blocks[0], self.state_norm(state)
-        both = torch.cat([block.norm_in(embeds), normed], -1)  # twice as wide as the residual
-        x = self.transform(
-            block, self.attend(block, normed if self.before else state, rotation, slots[0], at, mask, both)
-        )
-        for block, room in zip(self.blocks[1:], slots[1:]):
-            x = self.transform(block, self.attend(block, x, rotation, room, at, mask))
+        normed = self.state_norm(state)
+        both = torch.cat([self.blocks[0].norm_in(embeds), normed], -1)  # twice as wide as the residual
+        x = self.run_blocks(normed if self.before else state, rotation, slots, at, mask, reads=both)[0]
         return x if self.after is None else self.after(x)
 
 

@@ -7,9 +7,9 @@ of the inference forward pass (models/llama.py); its KV cache is a ``RowCache`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +17,15 @@ from torch.nn import functional as F
 
 from ..checkpoints.head_keys import check_keys
 from ..checkpoints.weights import ModelError
-from .int8 import Int8Layout
+from ..kernels.sequence_rows import SequenceRows, chain_rows
 from .linear import Layout, fastest_layout
 from .llama import Block, Llama, inverse_frequencies, rope_of
 from .rms_norm import Norm
 from .static_rows import StaticRowBufferPool
 from .torchscript_llama import compile_blocks
+
+if TYPE_CHECKING:  # numba is imported only where layers are compiled
+    from .compiled_linear import PaddedSizes
 
 SMALL = 2**16  # weights below which no way of storing them is worth measuring
 KV = tuple[Tensor, Tensor]  # keys and values, each [batch, kv_heads, rows, head_dim]
@@ -275,10 +278,23 @@ class FusedLayers(Llama):
     """Trained decoder layers in the inference layout of models/llama.py: matrices fused and stored in the
     fastest layout of this processor.
 
-    lead: a linear layer before the layers (EAGLE's fc), in the same layout, or None.
+    lead: a linear layer before the layers (EAGLE's fc), in the same layout, or None. Layers that multiply in
+    int8 are run by the compiled pass, with inputs of 16 bits; wherever a mask is an argument, they take a
+    SequenceRows, which says what each row sees, and no rotation. output: a matrix [vocab, hidden] that the
+    compiled pass multiplies after the norm with the weights ``output_norm``.
     """
 
-    def __init__(self, modules: Iterable[nn.Module], config: dict[str, Any], lead: nn.Linear | None = None):
+    padded: PaddedSizes | None = None  # of compiled layers
+    output_layer: Any = None  # of compiled layers with an output matrix
+
+    def __init__(
+        self,
+        modules: Iterable[nn.Module],
+        config: dict[str, Any],
+        lead: nn.Linear | None = None,
+        output: Tensor | None = None,
+        output_norm: Tensor | None = None,
+    ):
         layers = cast("list[Layer]", list(modules))
         sizes = layers[0].self_attn.sizes
         self.hidden = sizes.hidden
@@ -296,8 +312,18 @@ class FusedLayers(Llama):
         self.device, self.dtype = first.device, first.dtype
         with torch.inference_mode():
             parts = [self._parts(layer) for layer in layers]
-            mine = [part[0] for part in parts[0].values()] + ([] if lead is None else [lead.weight.detach()])
-            linear = self._stored(mine, len(layers), layers[0].use_int8)
+            if layers[0].use_int8 and not self.static:
+                from .compiled_linear import CompiledInt8Layout, PaddedSizes
+
+                linear: Any = CompiledInt8Layout(int16_input=True)
+                self.padded = PaddedSizes(self.hidden, self.heads, self.kv_heads, self.head_dim, self.inner)
+                parts = [
+                    {name: getattr(self.padded, name)(*part) for name, part in found.items()}
+                    for found in parts
+                ]
+            else:
+                mine = [part[0] for part in parts[0].values()]
+                linear = self._stored(mine + ([] if lead is None else [lead.weight.detach()]), len(layers))
             self.kernel = linear.kernel
             self.blocks = [
                 self._block(layer, {name: linear(*part) for name, part in found.items()})
@@ -308,14 +334,94 @@ class FusedLayers(Llama):
                 if lead is None
                 else linear(lead.weight.detach(), None if lead.bias is None else lead.bias.detach())
             )
+            if self.padded is not None:
+                self.output_layer = None if output is None else linear(output)
+                self._compile_network(layers, self.padded, output_norm)
             self._tables(rope_of(config))
-            compile_blocks(self, layers[0].self_attn.q_proj.in_features)
+            if self.padded is None:
+                compile_blocks(self, layers[0].self_attn.q_proj.in_features)
 
-    def _stored(self, matrices: list[Tensor], layers: int, use_int8: bool) -> Layout:
+    def _stored(self, matrices: list[Tensor], layers: int) -> Layout:
         size = sum(matrix.numel() for matrix in matrices)
-        if size <= SMALL:
-            return Layout()
-        return Int8Layout() if use_int8 else fastest_layout(matrices, 4 * size * layers, budget=0.1)
+        return Layout() if size <= SMALL else fastest_layout(matrices, 4 * size * layers, budget=0.1)
+
+    def _compile_network(self, layers: list[Layer], padded: PaddedSizes, output_norm: Tensor | None) -> None:
+        """Describe the layers to the compiled pass."""
+        from ..kernels.network import CompiledLayer, CompiledNetwork
+
+        made = []
+        self._index = {id(block): i for i, block in enumerate(self.blocks)}
+        self._no_feed_forward = [2 * i + 1 for i, layer in enumerate(layers) if layer.mlp is None]
+        for layer, block in zip(layers, self.blocks):
+            norm_in, norm_mlp = (
+                None if (weight := getattr(part, "weight", None)) is None else padded.norm(weight.detach())
+                for part in (layer.input_layernorm, layer.post_attention_layernorm)
+            )
+            made.append(
+                CompiledLayer(
+                    block.qkv.matrix,
+                    block.out.matrix,
+                    None if block.gate_up is None else block.gate_up.matrix,
+                    None if block.down is None else block.down.matrix,
+                    padded.head_norm(block.norm_q),
+                    padded.head_norm(block.norm_k),
+                    norm_in,
+                    norm_mlp,
+                    norm_in is not None,
+                )
+            )
+        norm = None if output_norm is None else padded.norm(output_norm)
+        sizes, output = padded.network(len(layers), self.eps), self.output_layer and self.output_layer.matrix
+        self.compiled = CompiledNetwork(sizes, made, None, output, True, norm)
+
+    def _make_rotations(self, count: int) -> Tensor:
+        rotation = super()._make_rotations(count)
+        if self.compiled is not None and self.padded is not None:
+            self.compiled.set_rotations(*self.padded.rotations(rotation))
+        return rotation
+
+    def new_slots(self, slots: int) -> Tensor:
+        """Allocate a KV cache as Llama.new_slots."""
+        return super().new_slots(slots) if self.padded is None else self.padded.new_slots(self.layers, slots)
+
+    def attend(
+        self, block: Block, x: Tensor, rotation: Any, slots: Any, at: Any, mask: Any, reads: Any = None
+    ) -> Tensor:
+        """Return x plus its attention, as Llama.attend."""
+        if not isinstance(mask, SequenceRows):
+            return super().attend(block, x, rotation, slots, at, mask, reads)
+        i = self._index[id(block)]
+        return self.run_compiled([mask], x, i, i + 1, (2 * i + 1,), reads=reads)
+
+    def transform(self, block: Block, x: Tensor) -> Tensor:
+        """Return x [n, hidden] plus the feed-forward of a layer."""
+        if self.padded is None:
+            return super().transform(block, x)
+        i = self._index[id(block)]
+        return self.run_compiled([chain_rows(0, 0, [0] * len(x), 0, 0, len(x))], x, i, i + 1, (2 * i,))
+
+    def run_blocks(
+        self,
+        x: Tensor,
+        rotation: Any,
+        slots: Any,
+        at: Any,
+        mask: Any,
+        first: int = 0,
+        end: int | None = None,
+        wanted: Sequence[int] = (),
+        reads: Tensor | None = None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Run blocks first..end, as Llama.run_blocks; reads: input of the first one's projection to queries,
+        keys and values, if it is not the normalised x."""
+        last = self.layers if end is None else end
+        if isinstance(mask, SequenceRows) and type(self).transform is FusedLayers.transform:
+            return self.run_compiled([mask], x, first, last, self._no_feed_forward, reads=reads), []
+        if reads is not None:
+            block = self.blocks[first]
+            x = self.transform(block, self.attend(block, x, rotation, slots[first], at, mask, reads))
+            first += 1
+        return super().run_blocks(x, rotation, slots, at, mask, first, last, wanted)
 
     def rotations_to(self, count: int) -> Tensor:
         """Return the rotations of the first ``count`` positions, [count, 1, head_dim / 2]."""
@@ -366,9 +472,7 @@ class FusedLayers(Llama):
             matrices.get("down"),
         )
 
-    def run(
-        self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None
-    ) -> Tensor:
+    def run(self, x: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Any) -> Tensor:
         """Run all layers over rows x [n, hidden]; return their outputs. slots: KV slots [layers, 2,
         kv_heads, slots, head_dim]; the other arguments as in ``Llama.attend``."""
         return self.run_blocks(x, rotation, slots, at, mask)[0]

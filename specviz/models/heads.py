@@ -22,7 +22,6 @@ from ..checkpoints.weights import ModelError, Weights, read_json
 from ..core.errors import code_of
 from .eagle_layers import Layer
 from .fallbacks import log_fallback
-from .int8 import Int8Linear
 from .linear import HalfLinear, PlainLinear
 
 STANDALONE_KINDS = (
@@ -360,7 +359,9 @@ class StreamedLinear:
 
     def _packed(self, weight: Tensor) -> PlainLinear | None:
         if self._eight:
-            return Int8Linear(weight)
+            from .compiled_linear import CompiledInt8Linear
+
+            return CompiledInt8Linear(weight, int16_input=True)
         try:
             return HalfLinear(weight) if HalfLinear.represents_exactly(weight) else None
         except RuntimeError:  # a processor for which torch has no such product

@@ -33,7 +33,10 @@ from .rms_norm import Norm
 from .torchscript_llama import compile_blocks, compiled_writer
 from .whole_vectors import rotate_, silu
 
-if TYPE_CHECKING:  # numba is imported only where a model is compiled
+if TYPE_CHECKING:
+    import numpy as np
+
+    # numba is imported only where a model is compiled
     from ..kernels.network import CompiledNetwork
     from ..kernels.sequence_rows import SequenceRows
 
@@ -202,7 +205,7 @@ class Llama:
     @property
     def can_generate(self) -> bool:
         """Whether several draft tokens can be generated in one call."""
-        return self.compiled is not None or self.writer is not None
+        return self.writer is not None if self.compiled is None else self.compiled.table is not None
 
     def __init__(
         self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
@@ -553,9 +556,10 @@ class Llama:
         skipped: Collection[int] = (),
         captured: dict[int, Tensor] | None = None,
         logits: Tensor | None = None,
+        reads: Tensor | None = None,
     ) -> Tensor:
         """Run layers first..end over states x [rows, hidden] in one compiled call; return the states after
-        them. Arguments as in ``CompiledNetwork.run``."""
+        them. Arguments as in ``CompiledNetwork.run``; reads [rows, inputs]."""
         assert self.compiled is not None
         states = F.pad(x, (0, self.compiled_width - self.hidden)) if self.compiled_width > self.hidden else x
         states = states.clone(memory_format=torch.contiguous_format) if states is x else states.contiguous()
@@ -569,8 +573,14 @@ class Llama:
             None if logits is None else logits.numpy(),
             found,
             frozenset(skipped),
+            None if reads is None else self._padded_reads(reads, first),
         )
         return states[:, : self.hidden]
+
+    def _padded_reads(self, reads: Tensor, layer: int) -> np.ndarray:
+        assert self.compiled is not None
+        inputs = self.compiled.layers[layer].qkv.inputs
+        return F.pad(reads, (0, inputs - reads.shape[1])).contiguous().numpy()
 
     def project(
         self, block: Block, x: Tensor, rotation: Tensor, reads: Tensor | None = None

@@ -294,6 +294,15 @@ class BlockNet(FusedLayers):
             self.text = torch.cat([torch.cat([self._paired(k.weight), v.weight]) for k, v in parts]).detach()
             biases = [torch.cat([self._paired(k.bias), v.bias]) for k, v in parts if k.bias is not None]
             self.text_bias = torch.cat(biases).detach() if biases else None
+            self.of_text = self._text_layer()
+
+    def _text_layer(self) -> Callable[[Tensor], Tensor]:
+        """Return the linear layer from a row of text to the keys and values of all layers."""
+        if self.padded is not None:
+            from .compiled_linear import CompiledInt8Linear
+
+            return CompiledInt8Linear(self.text, self.text_bias, int16_input=True)
+        return lambda x: F.linear(x, self.text, self.text_bias)
 
     def take(
         self, states: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None = None
@@ -332,7 +341,7 @@ class BlockNet(FusedLayers):
     def keys_and_values(self, states: Tensor) -> Tensor:
         """Return keys, not yet normed, and values of text rows [n, layers * hidden]: [n, layers * 2 *
         kv_heads * head_dim]."""
-        return F.linear(self.after_fc(self.lead(states)), self.text, self.text_bias)
+        return self.of_text(self.after_fc(self.lead(states)))
 
 
 class BlockRows(RowCache):
@@ -368,13 +377,15 @@ class BlockRows(RowCache):
             return self._run(x, list(range(n)), visible(rows - rows[:, None], kinds[0]))
         slots, at = self._buffer(self.count + n, n - 1), self.first + self.count
         ahead = torch.arange(self.count + n) - (self.count + rows)[:, None]
-        masks = {kind: self._bias(visible(ahead, kind), x) for kind in set(kinds)}
+        masks = {kind: self._seen(visible(ahead, kind), x) for kind in set(kinds)}
         rotation = self.net.rotations_at(list(range(at, at + n)))
         return self.net.run(x, rotation, slots, self.count, [masks[kind] for kind in kinds])
 
-    def _bias(self, sees: Tensor, x: Tensor) -> Tensor | None:
+    def _seen(self, sees: Tensor, x: Tensor) -> Any:
         """Return the bias added to scores, [group * rows, slots], for a mask of all rows; None if it hides
-        nothing."""
+        nothing; what compiled layers take instead."""
+        if self.net.compiled is not None:
+            return self.sequence_rows(sees, range(len(x)), 0, self.count)
         if bool(sees.all()):
             return None
         return (

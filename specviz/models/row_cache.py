@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ..kernels.sequence_rows import SequenceRows, chain_rows
 from .cuda_graph_capture import BUCKETS
 from .eagle_layers import FusedLayers
 from .static_rows import StaticRowBuffer, fits_bucket
@@ -93,7 +95,30 @@ class RowCache:
             )
         sees = sees.cpu()  # tensors of varying shape are built on the host
         rotation = self.net.rotations_at([self.first + self.count + depth for depth in depths])
-        return work(x, rotation, buffer, self.count + draft_rows - n, self._mask(sees, x))
+        at = self.count + draft_rows - n
+        if self.net.compiled is not None:
+            return work(x, rotation, buffer, at, self.sequence_rows(sees, depths, self.count, at))
+        return work(x, rotation, buffer, at, self._mask(sees, x))
+
+    def sequence_rows(self, sees: Tensor, depths: Sequence[int], past: int, at: int) -> SequenceRows:
+        """Return rows in slots at.. as the compiled pass reads them: they see the first ``past`` slots and
+        those after these that ``sees`` [n, slots] says. depths [n]: after the text."""
+        slots = self._buffer(0)
+        cache, capacity = slots.data_ptr(), slots.shape[3]
+        n, first = len(depths), self.first + self.count
+        counts, lists, causal = _listed(sees)
+        if causal and at == past and list(depths) == list(range(n)):
+            return chain_rows(cache, capacity, [0] * n, at, first, first + n)
+        return SequenceRows(
+            cache,
+            capacity,
+            np.zeros(n, np.int64),
+            np.array(depths) + first,
+            np.arange(at, at + n),
+            np.full(n, past),
+            counts,
+            lists + np.int32(past),
+        )
 
     def _mask(self, sees: Tensor, x: Tensor) -> Tensor | None:
         """Return the bias added to scores, [group * rows, slots]: all text rows are visible, and the draft
@@ -145,6 +170,20 @@ def _grown(before: Tensor | None, parents: tuple[int, ...], side: int) -> tuple[
     own = torch.arange(n) // side
     sees[1 + old :, old:] |= own == own[:, None]
     return sees, sees[1 + old :]
+
+
+@lru_cache(maxsize=512)
+def _listed(sees: Tensor) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Return, for the mask ``sees`` [n, slots], how many slots each row sees, int64 [n]; which, int32 [n,
+    most], in order; and whether every row sees itself and all rows before it."""
+    mask = sees.numpy()
+    counts = mask.sum(1)
+    lists = np.argsort(~mask, axis=1, kind="stable")[:, : counts.max()].astype(np.int32)
+    return (
+        counts,
+        lists,
+        mask.shape[0] == mask.shape[1] and np.array_equal(mask, np.tri(len(mask), dtype=bool)),
+    )
 
 
 @lru_cache(maxsize=512)

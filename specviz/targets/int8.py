@@ -21,11 +21,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..checkpoints.weights import Weights
-from ..kernels.matrix import columns_of
-from ..kernels.memory import round_up
-from ..kernels.network import CompiledLayer, CompiledNetwork, Sizes
+from ..kernels.network import CompiledLayer, CompiledNetwork
 from ..kernels.sequence_rows import SequenceRows
-from ..models.compiled_linear import CompiledInt8Layout
+from ..models.compiled_linear import CompiledInt8Layout, PaddedSizes
 from ..models.linear import Layout
 from ..models.llama import unsupported_reason as llama_unsupported_reason
 from ..models.reduced_vocabulary import ReducedOutput, expand_to_vocab
@@ -54,32 +52,11 @@ class Int8Model(FastModel):
         self._basis = Basis(self.hidden)
         # Of each layer: norm weights that were folded into the matrices of these names.
         self._folded: list[dict[str, Tensor]] = []
-        self._wide = round_up(self.hidden, 32)
-        self._head_wide = round_up(self.head_dim, 16)
-        columns = columns_of(round_up(self.inner, 32))
-        self._inner_wide = round_up(self.inner, 16 * columns)
-        self._orders = self._qkv_order(), self._paired_order(16 * columns)
-        self._columns = columns
-
-    def _qkv_order(self) -> np.ndarray:
-        """Return the order of the packed outputs of the projection to queries, keys and values: each head
-        padded."""
-        heads = self.heads + 2 * self.kv_heads
-        order = np.full((heads, self._head_wide), -1)
-        order[:, : self.head_dim] = np.arange(heads * self.head_dim).reshape(heads, self.head_dim)
-        return order.reshape(-1)
-
-    def _paired_order(self, size: int) -> np.ndarray:
-        """Return the order of the packed outputs of [gate; up], in which blocks of both alternate."""
-        places = np.arange(self._inner_wide).reshape(-1, size)
-        real = places < self.inner
-        gate = np.where(real, places, -1)
-        up = np.where(real, places + self.inner, -1)
-        return np.concatenate([gate, up], 1).reshape(-1)
+        self._padded = PaddedSizes(self.hidden, self.heads, self.kv_heads, self.head_dim, self.inner)
 
     def _load(self, weights: Weights) -> None:
         super()._load(weights)
-        self._table = F.pad(self._basis.rotate(self.embedding).half(), (0, self._wide - self.hidden))
+        self._table = F.pad(self._basis.rotate(self.embedding).half(), (0, self._padded.wide - self.hidden))
         self._output_norm, self._output = UnitNorm(self.hidden, self.eps), self.head
         self._final = FinalStates(self._basis, self.norm_final.weight * self.hidden**0.5)
         self.head = lambda states: self._output(self._rotate_final(states))
@@ -105,25 +82,15 @@ class Int8Model(FastModel):
             matrix, bias = parts[name]
             folded[name] = parts[norm].weight * self.hidden**0.5
             matrix = self._basis.rotate(matrix * parts[norm].weight * self.hidden**0.5)
-            order = self._orders[name == "gate_up"]
-            columns = self._columns if name == "gate_up" else 0
-            parts[name] = self._wide_inputs(matrix), bias, False, order, columns
+            parts[name] = getattr(self._padded, name)(matrix, bias)
             parts[norm] = UnitNorm(self.hidden, self.eps)
         self._folded.append(folded)  # layers are read in order
         for name in ("out", "down"):
             matrix, bias = parts[name]
             bias = bias if bias is None else self._basis.rotate(bias[None])[0]
             matrix = self._basis.rotate(matrix.t()).t().contiguous()
-            if name == "out":
-                heads = matrix.unflatten(1, (self.heads, self.head_dim))
-                matrix = F.pad(heads, (0, self._head_wide - self.head_dim)).flatten(1)
-            else:
-                matrix = F.pad(matrix, (0, self._inner_wide - self.inner))
-            parts[name] = matrix, bias, name == "down", None, 0, self.head_dim if name == "out" else 0
+            parts[name] = getattr(self._padded, name)(matrix, bias)
         return parts
-
-    def _wide_inputs(self, matrix: Tensor) -> Tensor:
-        return F.pad(matrix, (0, self._wide - self.hidden))
 
     def _tables(self, rope: dict[str, Any]) -> None:
         layers = [
@@ -132,49 +99,25 @@ class Int8Model(FastModel):
                 block.out.matrix,
                 block.gate_up.matrix,
                 block.down.matrix,
-                self._head_norm(block.norm_q),
-                self._head_norm(block.norm_k),
+                self._padded.head_norm(block.norm_q),
+                self._padded.head_norm(block.norm_k),
             )
             for block in self.blocks
         ]
-        sizes = Sizes(
-            hidden=self._wide,
-            layers=self.layers,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            head_dim=self._head_wide,
-            inner=self._inner_wide,
-            floor=self.hidden * self.eps,
-            head_floor=self.head_dim * self.eps,
-            scale=self.head_dim**-0.5,
-        )
+        sizes = self._padded.network(self.layers, self.eps)
         output: Any = self._output
         reduced = output if isinstance(output, ReducedOutput) else None
         output = output if reduced is None else reduced.layer
         self._ids = None if reduced is None else reduced.tokens.long().contiguous().numpy()
         self._outputs = output.matrix.rows
         self.compiled = CompiledNetwork(sizes, layers, self._table.numpy(), output.matrix)
-        self._old_rotations: list[Any] = []  # a pass on another thread may still read them
         super()._tables(rope)
         self.compiled.warm_up()
 
-    def _head_norm(self, norm: Any) -> np.ndarray | None:
-        """Return the weights of a norm of queries or keys, times sqrt(head_dim), padded."""
-        if norm is None:
-            return None
-        weight = F.pad(norm.weight * self.head_dim**0.5, (0, self._head_wide - self.head_dim))
-        return weight.float().contiguous().numpy()
-
     def _make_rotations(self, count: int) -> Tensor:
         rotation = super()._make_rotations(count)
-        pairs = rotation[:, 0].to(torch.complex64)
-        cos = pairs.real.repeat_interleave(2, 1)
-        sin = torch.stack([-pairs.imag, pairs.imag], 2).flatten(1)
-        wide = (0, self._head_wide - self.head_dim)
-        tables = F.pad(cos, wide).contiguous().numpy(), F.pad(sin, wide).contiguous().numpy()
-        self._old_rotations.append(tables)
         assert self.compiled is not None  # made before its tables
-        self.compiled.set_rotations(*tables)
+        self.compiled.set_rotations(*self._padded.rotations(rotation))
         return rotation
 
     def compiled_logits(self, logits: Tensor) -> Tensor:
@@ -215,10 +158,7 @@ class Int8Model(FastModel):
     def new_slots(self, slots: int) -> Tensor:
         """Allocate a KV cache with this number of slots, [layers, 2, kv_heads, slots, head_dim]. Heads are
         padded in memory."""
-        shape = (self.layers, 2, self.kv_heads, slots, self._head_wide)
-        if self._head_wide == self.head_dim:
-            return torch.empty(shape, dtype=self.dtype)
-        return torch.zeros(shape, dtype=self.dtype)[..., : self.head_dim]
+        return self._padded.new_slots(self.layers, slots)
 
     def _compile(self) -> None:
         """Nothing to do: the kernels are compiled when first called."""

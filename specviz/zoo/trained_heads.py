@@ -19,7 +19,6 @@ import torch
 from ..checkpoints.errors import about_files, shown
 from ..methods import head_kinds
 from ..models.heads import TargetInfo, unsupported_reason
-from ..models.int8 import has_byte_products
 from .free_memory import require_memory
 from .registry import Register, ZooError, clone_hint, local_files
 
@@ -109,7 +108,7 @@ def body_of(name: str, model: Any, folder: Path | None = None) -> TargetInfo:
         model.dtype,
         config,
         static=getattr(model, "forward", "eager") != "eager",
-        use_int8=getattr(model, "numbers", "") == "int8" and has_byte_products(),
+        use_int8=getattr(model, "numbers", "") == "int8",
         folder=folder,
     )
 

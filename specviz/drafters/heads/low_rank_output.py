@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...core import Budget, CapableTarget, Drafter, DraftTree, Outcome, Scores, State
-from ...models.int8 import Int8Linear
 from ...models.linear import fastest_layout, without_timing
-from .reduced_output import ReducedTarget, output_rows
+from .reduced_output import ReducedTarget, int8_linear, output_rows
 
 PIECE = 128  # tokens of a piece of the calibration text
 FLOOR = 0.1  # share of the token weights that is the same for all tokens
@@ -81,7 +80,7 @@ class LowRankHead:
         up, bias = (rows @ (root @ chosen).to(rows.dtype)).contiguous(), rows @ self.centre
         with without_timing():  # made within a run, which must write the same in the next process
             self.up = (
-                Int8Linear(up, bias)
+                int8_linear(up, bias)
                 if int8
                 else fastest_layout([up], up.numel() * up.element_size())(up, bias)
             )

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from ...checkpoints.weights import ModelError
 from ...core import CapableTarget
-from ...models.int8 import Int8Linear
 from ...models.linear import fastest_layout, without_timing
 from .own_tables import with_own_tables
 
@@ -36,8 +35,11 @@ class ReducedHead:
         self.vocab, self.tokens = target.vocab, tokens.to(rows.device)
         with without_timing():  # cut within a run, which must write the same in the next process
             self.linear = (
-                Int8Linear(rows) if int8 else fastest_layout([rows], rows.numel() * rows.element_size())(rows)
+                int8_linear(rows)
+                if int8
+                else fastest_layout([rows], rows.numel() * rows.element_size())(rows)
             )
+        self.near = 2e-2 if int8 else 1e-3  # largest difference from the target's own logits, relative
 
     def __call__(self, states: Tensor) -> Tensor:
         logits = self.linear(states)
@@ -56,12 +58,15 @@ class ReducedHead:
         with torch.inference_mode():
             state = target.embed(self.tokens[:1].tolist())
             logits = target.head(state)[0, self.tokens]
-            near = 1e-3 if not isinstance(self.linear, Int8Linear) else 2e-2
-            return bool(
-                torch.allclose(
-                    self(state)[0, self.tokens], logits, atol=near * (1 + float(logits.abs().max()))
-                )
-            )
+            near = self.near * (1 + float(logits.abs().max()))
+            return bool(torch.allclose(self(state)[0, self.tokens], logits, atol=near))
+
+
+def int8_linear(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+    """Return an int8 linear layer with inputs of 16 bits, for the output matrix of a draft head."""
+    from ...models.compiled_linear import CompiledInt8Linear  # imports numba
+
+    return CompiledInt8Linear(weight, bias, int16_input=True)
 
 
 def output_rows(target: CapableTarget, tokens: Tensor | None = None) -> Tensor:
