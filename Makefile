@@ -33,7 +33,7 @@ check: $(VENV)/dev.done ## style, import directions, types, house rules, JavaScr
 test: $(VENV)/dev.done $(VENV)/browser.done ## install what the tests need and run them; a sample of each family (tier 2)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --durations=15 -n $(WORKERS) --dist worksteal $(patsubst %,--ignore=%,$(CHECKED)) $(ARGS)
 
-# In parts, since TorchScript keeps what it has compiled for as long as a process lives: 7 to 11 MB for each model that is opened.
+# In parts, so that no process keeps what all of them have opened.
 OTHERS = $(filter-out tests/exactness tests/zoo tests/models tests/targets tests/training tests/ui tests/viewer tests/panels, \
 	$(patsubst %/,%,$(dir $(wildcard tests/*/__init__.py))))
 THOROUGH ?= "tests/exactness" "tests/zoo tests/models tests/targets tests/training" "tests/ui tests/viewer tests/panels" "$(OTHERS)"

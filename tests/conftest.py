@@ -23,22 +23,20 @@ def library(frame) -> str:
     return frame.f_globals.get("__name__", "").partition(".")[0]
 
 
-def is_own_call(frame, message: str) -> bool:
+def is_own_call(frame) -> bool:
     """Whether the package calls the library that warns in this frame; calls of one library by another are
-    not ours to change. The forward passes still compile with TorchScript."""
+    not ours to change."""
     warning = library(frame)
     while frame is not None and library(frame) in (warning, "typing_extensions", "functools", "contextlib"):
         frame = frame.f_back
-    if frame is None or library(frame) != "specviz":
-        return False
-    return not ("torch.jit" in message and frame.f_globals["__name__"].startswith("specviz.models"))
+    return frame is not None and library(frame) == "specviz"
 
 
 def warn(message, category=None, stacklevel=1, source=None, **options):
     """``warnings.warn``, which raises what the package's own calls cause of what libraries will remove."""
     kind = type(message) if isinstance(message, Warning) else category or UserWarning
     frame = sys._getframe(1)
-    if issubclass(kind, (DeprecationWarning, FutureWarning)) and is_own_call(frame, str(message)):
+    if issubclass(kind, (DeprecationWarning, FutureWarning)) and is_own_call(frame):
         raise message if isinstance(message, Warning) else kind(message)
     _warn(message, category, stacklevel + 1, source, **options)
 

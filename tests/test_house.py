@@ -275,8 +275,6 @@ def test_own_calls_of_what_libraries_will_remove_fail():
     for name, text, fails in (
         ("specviz.zoo.codec", "old is deprecated", True),
         ("specviz.models.llama", "old is deprecated", True),
-        ("specviz.zoo.codec", "`torch.jit.freeze` is deprecated", True),
-        ("specviz.models.llama", "`torch.jit.freeze` is deprecated", False),
         ("other_library.part", "old is deprecated", False),
     ):
         library.TEXT = text

@@ -15,10 +15,9 @@ import torch
 
 from ..core import DraftTree
 from ..core.threads import thread_count
-from ..models.linear import TwoLayouts
+from ..models.linear import PlainLinear, TwoLayouts
 from ..models.llama import Llama
-from ..models.torchscript import weight_bytes
-from ..models.torchscript_llama import scripted_linear
+from ..models.reduced_vocabulary import ReducedOutput
 from .llamacpp_baseline import weight_files
 
 if TYPE_CHECKING:
@@ -101,11 +100,9 @@ def own_bytes(loaded: Loaded) -> int:
     if model.compiled is not None:
         return model.compiled.nbytes
     layers = [getattr(block, name, None) for block in model.blocks for name in model.matrices]
-    layers = [layer for layer in (*layers, model.input_output_modules()[2]) if layer is not None]
-    return sum(
-        weight_bytes(scripted_linear(layer.few if isinstance(layer, TwoLayouts) else layer))
-        for layer in layers
-    )
+    head = model.head.layer if isinstance(model.head, ReducedOutput) else model.head
+    stored = [layer.few if isinstance(layer, TwoLayouts) else layer for layer in (*layers, head)]
+    return sum(layer.weight.nbytes for layer in stored if isinstance(layer, PlainLinear))
 
 
 def own_pass(loaded: Loaded, ids: Sequence[int], opened: ExitStack) -> Callable[[int], None]:

@@ -22,8 +22,6 @@ from torch.nn import functional as F
 from ..checkpoints.weights import ModelError, Weights
 from .llama import Block, Llama
 from .llama import unsupported_reason as llama_unsupported_reason
-from .torchscript import scripted
-from .torchscript_llama import ScriptedAttention
 
 KIND = "blockffn"  # model_type in config.json
 
@@ -123,13 +121,6 @@ class BlockFFN(Llama):
                 f"config.json of {self.name} has an intermediate_size other than num_experts times expert_size",
                 "config.sizes",
             )
-
-    def _compile(self) -> None:
-        """Compile attention and experts of each block; both stay eager where TorchScript is not used."""
-        if self.device.type != "cpu" or self.dtype != torch.float32:
-            return
-        for block in self.blocks:
-            block.attend, block.down = scripted(ScriptedAttention(self, block)), scripted(block.down)
 
     def _feed_forward(self, weights: Weights, at: str) -> dict[str, Any]:
         d, inner = self.hidden, self.inner

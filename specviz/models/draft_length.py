@@ -15,7 +15,6 @@ target's final hidden state and the embedding of the token before the last. No w
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,39 +23,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..checkpoints.weights import ModelError
-from .fallbacks import log_fallback
 from .heads import HeadWeights, TargetInfo, config_of, fill
-from .torchscript import scripted
 
 ACCEPTANCE = "specdecpp"  # SpecDec++'s head
 DISCO = "disco"  # DISCO's classifier
 LENGTH = "adaeagle"  # AdaEAGLE's network
 LONG = 20  # tokens: a place in the draft is given as a share of this, so that it is no larger than the other inputs
-
-
-class CompiledPerToken(nn.Module):
-    """Base class (nn.Module) of networks that are called once per token; compiled with TorchScript, because
-    otherwise Python overhead would dominate their cost."""
-
-    __jit_unused_properties__ = ["config"]
-
-    def compiled(self) -> Callable[..., Tensor]:
-        """Return the network compiled with TorchScript; it is compiled once. On an accelerator, or if torch
-        cannot compile it, the network itself is returned."""
-        if "_scripted" not in self.__dict__:
-            self.__dict__["_scripted"] = (
-                self._compiled()
-            )  # not by setattr, which would make it one of the network's parts
-        return self.__dict__["_scripted"]
-
-    def _compiled(self) -> Callable[..., Tensor]:
-        if next(self.parameters()).device.type != "cpu":
-            return self
-        try:
-            return scripted(self)
-        except RuntimeError:
-            log_fallback("TorchScript", "the head of draft lengths runs uncompiled")
-            return self
 
 
 class ResidualBlock(nn.Module):
@@ -71,7 +43,7 @@ class ResidualBlock(nn.Module):
         return x + F.silu(self.linear(x))
 
 
-class AcceptanceHead(CompiledPerToken):
+class AcceptanceHead(nn.Module):
     """SpecDec++'s head, an nn.Module: from the draft model's hidden states, the probability that the token
     is accepted.
 
@@ -90,7 +62,7 @@ class AcceptanceHead(CompiledPerToken):
         """Return the log odds [...] of acceptance for hidden states [..., hidden]: the difference of the
         two logits."""
         kind = self.model[-1].weight.dtype
-        refused, accepted = self.model(states.to(kind)).unbind(-1)  # pyright: ignore[reportCallIssue, reportArgumentType] (no cast in TorchScript)
+        refused, accepted = self.model(states.to(kind)).unbind(-1)  # pyright: ignore[reportCallIssue, reportArgumentType]
         return accepted - refused
 
     def forward(self, states: Tensor) -> Tensor:
@@ -116,7 +88,7 @@ def features(probs: Tensor, depth: Tensor, top: int, long: int) -> Tensor:
     return torch.cat([probs.topk(top, dim=-1)[0], entropy, depth[..., None].to(probs.dtype) / long], -1)
 
 
-class AcceptanceClassifier(CompiledPerToken):
+class AcceptanceClassifier(nn.Module):
     """DISCO's classifier, an nn.Module: from a draft token's distribution and depth, the probability that
     the token is accepted, to decide whether to continue drafting.
 
@@ -152,7 +124,7 @@ class AcceptanceClassifier(CompiledPerToken):
         }
 
 
-class LengthHead(CompiledPerToken):
+class LengthHead(nn.Module):
     """AdaEAGLE's network, an nn.Module: predicts how many tokens of the next draft will be accepted.
 
     hidden: hidden size of the target; inner: width of the layers; most: longest draft it was trained to

@@ -22,7 +22,6 @@ from .linear import Layout, fastest_layout
 from .llama import Block, Llama, inverse_frequencies, rope_of
 from .rms_norm import Norm
 from .static_rows import StaticRowBufferPool
-from .torchscript_llama import compile_blocks
 
 if TYPE_CHECKING:  # numba is imported only where layers are compiled
     from .compiled_linear import PaddedSizes
@@ -338,8 +337,6 @@ class FusedLayers(Llama):
                 self.output_layer = None if output is None else linear(output)
                 self._compile_network(layers, self.padded, output_norm)
             self._tables(rope_of(config))
-            if self.padded is None:
-                compile_blocks(self, layers[0].self_attn.q_proj.in_features)
 
     def _stored(self, matrices: list[Tensor], layers: int) -> Layout:
         size = sum(matrix.numel() for matrix in matrices)

@@ -21,8 +21,7 @@ from ..checkpoints.pickles import PICKLES
 from ..checkpoints.weights import ModelError, Weights, read_json
 from ..core.errors import code_of
 from .eagle_layers import Layer
-from .fallbacks import log_fallback
-from .linear import HalfLinear, PlainLinear
+from .linear import PlainLinear
 
 STANDALONE_KINDS = (
     "pard",
@@ -322,48 +321,35 @@ def ready(module: M, target: TargetInfo) -> M:
         if isinstance(part, Layer):
             part.static, part.use_int8 = target.static, target.use_int8
     module = module.to(target.device, target.dtype).eval().requires_grad_(False)
-    if (
-        target.device.type == "cpu" and target.dtype == torch.float32 and not hasattr(module, "compiled")
-    ):  # that is compiled whole
+    if target.use_int8:
         for part in module.modules():
             if type(part) is nn.Linear and part.weight.numel() >= PACKED_FROM:
-                part.forward = StreamedLinear(part, target.use_int8)  # pyright: ignore[reportAttributeAccessIssue] (torch names the parameter input)
+                part.forward = StreamedLinear(part)  # pyright: ignore[reportAttributeAccessIssue] (torch names the parameter input)
     return module
 
 
 class StreamedLinear:
-    """Replaces the ``forward`` of a head's large nn.Linear: x [rows, in] -> [rows, out], with the weights
-    packed in 16 bits or, with ``use_int8``, int8.
+    """Replaces the ``forward`` of a head's large nn.Linear: x [rows, in] -> [rows, out], with the weights in
+    int8 and inputs of 16 bits.
 
     With few rows the product is bound by memory bandwidth, so narrow weights are faster. They are packed at
     first use, and again after they change.
     """
 
-    def __init__(self, linear: nn.Linear, use_int8: bool = False):
-        self._linear, self._eight = linear, use_int8
+    def __init__(self, linear: nn.Linear):
+        self._linear = linear
         self._of: tuple[int, int] | None = None  # the weights that were packed: address and version
         self._run: PlainLinear | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         weight, bias = self._linear.weight, self._linear.bias
         now = weight.data_ptr(), 0 if weight.is_inference() else weight._version
-        if torch.is_grad_enabled() or x.dim() > 2 or self._of == now and self._run is None:
+        if torch.is_grad_enabled() or x.dim() > 2:
             return F.linear(x, weight, bias)
-        if self._of != now:
-            self._of, self._run = now, self._packed(weight)
-            return self(x)
-        assert self._run is not None
+        if self._run is None or self._of != now:
+            from .compiled_linear import CompiledInt8Linear  # imports numba
+
+            self._of, self._run = now, CompiledInt8Linear(weight, int16_input=True)
         y = self._run(x if x.dim() == 2 else x[None])
         y = y if bias is None else y.add_(bias)
         return y if x.dim() == 2 else y[0]
-
-    def _packed(self, weight: Tensor) -> PlainLinear | None:
-        if self._eight:
-            from .compiled_linear import CompiledInt8Linear
-
-            return CompiledInt8Linear(weight, int16_input=True)
-        try:
-            return HalfLinear(weight) if HalfLinear.represents_exactly(weight) else None
-        except RuntimeError:  # a processor for which torch has no such product
-            log_fallback("torch's 16-bit product", "32-bit floats are multiplied")
-            return None

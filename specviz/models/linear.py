@@ -1,9 +1,10 @@
 """Linear layers whose weight layout is chosen for this processor by timing.
 
-On a CPU a plain ``F.linear`` takes nearly twice as long for a few rows as for one, which would make
-verification expensive. With weights stored transposed, packed by oneDNN, or in their published 16 bits,
-eight rows take little longer than one. The best layout depends on the processor and on the number of rows,
-so all are timed when weights are loaded. A layout is used only if its results agree with ``F.linear``.
+On a CPU a plain ``F.linear`` may take nearly twice as long for a few rows as for one, which would make
+verification expensive; with weights stored transposed, eight rows may take little longer than one. The best
+layout depends on the processor and on the number of rows, so both are timed when weights are loaded. A
+layout is used only if its results agree with ``F.linear``. A row's bits may depend on the other rows of a
+pass; int8 models (kernels/) do not have that.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .torchscript import fp16_product
-
 MANY = 4  # rows from which a forward counts as a verification
 ROWS = (1, 8)  # timed row counts: a plain decoding step, a small tree
 TWICE = 2**28  # largest weights, in bytes, for which two layouts may be kept
@@ -29,10 +28,6 @@ TICK = 1e-9  # lower bound of a timing, since a coarse clock returns 0 or less
 LITTLE = 2**22  # weights, in bytes, below which less time is spent on timing
 MOST_ROUNDS = 5000  # repetitions of a timing, also if the clock does not advance
 WORTH = 1.05  # two layouts are kept if one alone is slower by this factor on average
-
-HALF = (
-    2**-25
-)  # largest difference from the nearest float16: rounding of subnormals, less than float32 rounding of a sum
 
 Layer = Callable[[Tensor], Tensor]
 _by_clock: ContextVar[bool] = ContextVar("layouts are chosen by timing", default=True)
@@ -54,11 +49,6 @@ class PlainLinear:
         """Return residual + x W^T + b."""
         return residual + F.linear(x, self.weight, self.bias)
 
-    @staticmethod
-    def represents_exactly(weight: Tensor) -> bool:
-        """Return whether this layout stores the weights without rounding."""
-        return True
-
 
 class TransposedLinear(PlainLinear):
     """Linear layer with W stored as [in, out], which row-major kernels read sequentially."""
@@ -75,45 +65,6 @@ class TransposedLinear(PlainLinear):
         """Return residual + x W^T + b."""
         y = torch.addmm(residual, x, self.weight)
         return y if self.bias is None else y.add_(self.bias)
-
-
-class PackedLinear(PlainLinear):
-    """Linear layer in the blocked layout of oneDNN."""
-
-    kernel = "onednn"
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None):
-        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS[-1]), bias
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-
-    def add(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Return residual + x W^T + b."""
-        return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
-
-
-class HalfLinear(PlainLinear):
-    """Linear layer with W in float16, converted as it is read: half the memory traffic, sums in float32."""
-
-    kernel = "fp16"
-
-    def __init__(self, weight: Tensor, bias: Tensor | None = None):
-        self.packed = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), bias)
-        self.packed_bytes = 2 * weight.numel()
-        self._run = fp16_product(self.packed, self.packed_bytes)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self._run(x)
-
-    def add(self, x: Tensor, residual: Tensor) -> Tensor:
-        """Return residual + x W^T + b."""
-        return self(x).add_(residual)
-
-    @staticmethod
-    def represents_exactly(weight: Tensor) -> bool:
-        """Return whether the weights are 16-bit numbers already, as most published ones are."""
-        return bool(((weight.half().to(weight.dtype) - weight).abs() <= HALF).all())
 
 
 class TwoLayouts:
@@ -146,7 +97,7 @@ class Layout:
 
     def __call__(self, weight: Tensor, bias: Tensor | None = None):
         pair = self._kinds.get(tuple(weight.shape), (PlainLinear, PlainLinear))
-        few, many = (kind if kind.represents_exactly(weight) else PlainLinear for kind in pair)
+        few, many = pair
         return few(weight, bias) if many is few else TwoLayouts(few(weight, bias), many(weight, bias))
 
 
@@ -210,9 +161,7 @@ def _measure(weights: list[Tensor], budget: float) -> dict[tuple[int, ...], dict
     Interleaved, and the minimum of several, since load only ever adds time. The weights run one after
     another, as in a forward pass.
     """
-    kinds = [
-        kind for kind in (PlainLinear, TransposedLinear, PackedLinear, HalfLinear) if _agrees(kind, weights)
-    ]
+    kinds = [kind for kind in (PlainLinear, TransposedLinear) if _agrees(kind, weights)]
     stacks = {kind: [kind(w) for w in weights] for kind in kinds}
     least = {(kind, rows): [float("inf")] * len(weights) for kind in kinds for rows in ROWS}
     inputs = {rows: [torch.ones(rows, w.shape[1]) for w in weights] for rows in ROWS}
@@ -239,8 +188,6 @@ def _measure(weights: list[Tensor], budget: float) -> dict[tuple[int, ...], dict
 @torch.inference_mode()
 def _agrees(kind: type, weights: list[Tensor]) -> bool:
     """Return whether the layout works here and agrees with F.linear, with and without the residual."""
-    if not all(kind.represents_exactly(weight) for weight in weights):
-        return False
     weight = weights[0]
     generator, bias = torch.Generator().manual_seed(0), weight[:, 0].clone()
     try:

@@ -13,13 +13,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..checkpoints.config_defaults import check_parts, context_of, output_matrix, uses_window, with_defaults
@@ -30,8 +29,6 @@ from .cuda_attention import disable_cudnn_attention
 from .linear import Layout, fastest_layout
 from .reduced_vocabulary import ReducedOutput, projected_embedding, read_tokens, share_table
 from .rms_norm import Norm
-from .torchscript_llama import compile_blocks, compiled_writer
-from .whole_vectors import rotate_, silu
 
 if TYPE_CHECKING:
     import numpy as np
@@ -156,9 +153,7 @@ def fused_layer(
 
 @dataclass
 class Block:
-    """The weights of one decoder layer. norm_q, norm_k: norms of queries and keys, where there are any;
-    attend, transform: attention and feed-forward compiled with
-    TorchScript (models/torchscript_llama.py), if they are."""
+    """The weights of one decoder layer. norm_q, norm_k: norms of queries and keys, where there are any."""
 
     norm_in: Norm
     qkv: Any
@@ -168,18 +163,14 @@ class Block:
     norm_mlp: Norm
     gate_up: Any
     down: Any
-    attend: Callable[..., Tensor] | None = field(default=None, init=False)
-    transform: Callable[[Tensor], Tensor] | None = field(default=None, init=False)
 
 
 class Llama:
     """Weights and forward pass of a model of the Llama family, loaded from a Hugging Face folder. Raises
     ModelError for a checkpoint that cannot be used.
 
-    scripted: all blocks compiled to one TorchScript function (models/torchscript_llama.py), None if they
-    are not; uncompiled: why not; block_bytes: size of their weights. embedding [vocab, hidden]; head:
-    output layer (lm_head); norm_final; blocks; parameters: number of weights; kernel: names of the weight
-    layouts.
+    embedding [vocab, hidden]; head: output layer (lm_head); norm_final; blocks; parameters: number of
+    weights; kernel: names of the weight layouts.
     """
 
     refuses = staticmethod(unsupported_reason)  # config.json -> why this forward pass cannot run it
@@ -190,22 +181,12 @@ class Llama:
         "gate_up": ("mlp.gate_proj", "mlp.up_proj"),
         "down": ("mlp.down_proj",),
     }
-    uncompiled: str | None = None  # why a part runs without TorchScript
-    scripted: Callable[..., tuple[Tensor, list[Tensor]]] | None = None
     compiled: CompiledNetwork | None = None  # runs all layers in one call, where there is one
-    block_bytes = 0
-
-    @cached_property
-    def writer(self) -> Callable[..., tuple[Tensor, Tensor, Tensor | None, Tensor, list[float]]] | None:
-        """The compiled function that generates several draft tokens in one call; None if it cannot be
-        compiled. It is compiled when a method opens the model to draft (``Kit.open``), because most models
-        never draft."""
-        return compiled_writer(self)
 
     @property
     def can_generate(self) -> bool:
         """Whether several draft tokens can be generated in one call."""
-        return self.writer is not None if self.compiled is None else self.compiled.table is not None
+        return self.compiled is not None and self.compiled.table is not None
 
     def __init__(
         self, folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
@@ -235,10 +216,6 @@ class Llama:
             self._load(weights)
             weights.check_all_read()
             self._tables(rope_of(config))
-            self._compile()
-
-    def _compile(self) -> None:
-        compile_blocks(self, self.hidden)
 
     def _measure(self, config: dict[str, Any]) -> None:
         config = with_defaults(config)
@@ -435,11 +412,6 @@ class Llama:
         drafters and ``head`` read."""
         return normed
 
-    def input_output_modules(self) -> tuple[Tensor, Any, Any, nn.Module]:
-        """Return the parts around the blocks, for the compiled draft loop: the embedding table, the final
-        norm, the output layer, and a module that computes ``final_states``."""
-        return self.embedding, self.norm_final, self.head, nn.Identity()
-
     def from_checkpoint(self, x: Tensor) -> Tensor:
         """Convert states [n, hidden] from the checkpoint's basis to the basis that the blocks use."""
         return x
@@ -474,8 +446,6 @@ class Llama:
         is added to scores, None = no mask. If ``at`` is a tensor [n], these slots are written and all are
         read; a mask of a wider type makes the sums in that type. reads: input of the projection, if it is
         not the normalised x."""
-        if block.attend is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
-            return block.attend(x, rotation, slots, at, mask, reads)
         q, new = self.project(block, x, rotation, reads)
         if isinstance(at, Tensor):
             slots_seen = slots.index_copy_(2, at, new)
@@ -507,8 +477,6 @@ class Llama:
         the blocks listed in ``wanted``, in order). slots [layers, 2, kv_heads, slots, head_dim]; the other
         arguments as in ``attend``."""
         last = self.layers if end is None else end
-        if self.scripted is not None and type(at) is int and (mask is None or mask.dtype == x.dtype):
-            return self.scripted(x, rotation, slots, at, mask, first, last, list(wanted))
         found = []
         for i in range(first, last):
             if i in wanted:
@@ -612,15 +580,13 @@ class Llama:
 
     def transform(self, block: Block, x: Tensor) -> Tensor:
         """Return x [n, hidden] plus the feed-forward of a layer."""
-        if block.transform is not None:
-            return block.transform(x)
         both = block.gate_up(block.norm_mlp(x))
-        return block.down.add(silu(both[:, : self.inner]).mul_(both[:, self.inner :]), x)
+        return block.down.add(F.silu(both[:, : self.inner]).mul_(both[:, self.inner :]), x)
 
     def _rotate(self, x: Tensor, rotation: Tensor) -> None:
         """Rotate x [n, heads, head_dim] in place by rotation [n, 1, head_dim / 2]."""
+        pairs = x.view(*x.shape[:-1], -1, 2)
         if x.dtype in (torch.float32, torch.float64):
-            rotate_(x, rotation)
+            torch.view_as_complex(pairs).mul_(rotation)
         else:
-            pairs = x.view(*x.shape[:-1], -1, 2)
             pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()).mul_(rotation)))

@@ -58,23 +58,6 @@ class ReducedOutput:
         return expand_to_vocab(self.layer(x), self.tokens, self.vocab)
 
 
-class ScriptedReducedOutput(nn.Module):
-    """``ReducedOutput`` as a TorchScript module; ``layer``: the module that computes the logits of the
-    reduced vocabulary."""
-
-    def __init__(self, layer: nn.Module, tokens: Tensor, vocab: int):
-        super().__init__()
-        self.layer = layer
-        self.tokens = tokens
-        self.vocab = vocab
-        self.outside = OUTSIDE
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return logits [rows, vocab] for x [rows, hidden]."""
-        part = self.layer(x)
-        return part.new_full([part.shape[0], self.vocab], self.outside).index_copy(1, self.tokens, part)
-
-
 def expand_to_vocab(part: Tensor, tokens: Tensor, vocab: int) -> Tensor:
     """Return logits [rows, vocab], OUTSIDE except for those of ``tokens``, which are ``part`` [rows,
     len(tokens)]."""

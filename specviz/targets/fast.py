@@ -165,25 +165,8 @@ class FastTarget(LlamaTarget):
         uniforms: list[float] | None,
         min_prob: float | None,
     ) -> GeneratedTokens:
-        model = self.model
-        if model.compiled is not None:
-            return GeneratedTokens(
-                *model.generate(self.sequence_rows(rows), count, temperature, uniforms, min_prob)
-            )
-        writer = model.writer
-        assert writer is not None  # can_generate
-        made = writer(
-            torch.tensor(rows.ids),
-            model.rotations(rows.past + len(rows.ids) + count),
-            self.slots,
-            rows.past,
-            self._mask(rows),
-            count,
-            temperature,
-            torch.tensor(uniforms or [0.0], dtype=torch.float64),
-            min_prob,
-        )
-        return GeneratedTokens(made[0].tolist(), *made[1:])
+        made = self.model.generate(self.sequence_rows(rows), count, temperature, uniforms, min_prob)
+        return GeneratedTokens(*made)
 
     def score_many(
         self, targets: Sequence[FastTarget], trees: Sequence[DraftTree], starts: Sequence[int] = ()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..checkpoints.weights import Weights
@@ -160,9 +160,6 @@ class Int8Model(FastModel):
         padded in memory."""
         return self._padded.new_slots(self.layers, slots)
 
-    def _compile(self) -> None:
-        """Nothing to do: the kernels are compiled when first called."""
-
     def as_input(self, layer: int, name: str, matrix: Tensor) -> Tensor:
         """Convert as Llama.as_input: fold the norm's weight into the matrix and rotate its columns."""
         folded = self._folded[layer].get(name)
@@ -199,9 +196,3 @@ class Int8Model(FastModel):
         """Convert the normalised, rotated residual stream to the checkpoint's final hidden states, which
         drafters and ``head`` read."""
         return self._final(normed)
-
-    def input_output_modules(self) -> tuple[Tensor, Any, Any, nn.Module]:
-        """Return the parts around the blocks for the compiled draft loop: the rotated embedding table, the
-        final norm without weight, the int8 output layer, and the module that computes final hidden states
-        in the checkpoint's basis."""
-        return self._table, self._output_norm, self._output, self._final

@@ -81,7 +81,6 @@ class Kit:
             )
         folder = self.loaded.folder_for(role)
         self.weight_folders += [] if folder is None else [folder]
-        getattr(found, "writer", None)  # compile the loop that writes a chain now, not within the first run
         model = self.loaded.open_model(found)
         self.context = min(self.context, model.context) if required else self.context
         model = (

@@ -242,7 +242,7 @@ def test_deterministic_runs_are_the_seeds_alone(key, monkeypatch):
         )  # what is told is still what was measured
 
 
-@pytest.mark.parametrize("best", [linear.PlainLinear, linear.PackedLinear])
+@pytest.mark.parametrize("best", [linear.PlainLinear, linear.TransposedLinear])
 def test_what_a_clock_says_of_layouts_changes_no_bit_of_a_deterministic_run(at_home, monkeypatch, best):
     """A measured layout is another one in another process, and rounds differently; the fixed one is not
     measured at all."""
@@ -251,7 +251,7 @@ def test_what_a_clock_says_of_layouts_changes_no_bit_of_a_deterministic_run(at_h
         return {
             tuple(w.shape): {
                 kind: {1: 1.0 + (kind is not best), 8: 1.0 + (kind is not best)}
-                for kind in (linear.PlainLinear, linear.PackedLinear)
+                for kind in (linear.PlainLinear, linear.TransposedLinear)
             }
             for w in weights
         }

@@ -140,33 +140,3 @@ def test_what_does_not_fit_is_refused_with_a_sentence(tmp_path, make, how, says)
     with refuses(ModelError, *says.split()) as error:
         draft_length.load(tmp_path, BODY)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "net, shapes",
-    [
-        (draft_length.AcceptanceHead(HIDDEN, 40, LAYERS), [(HIDDEN,)]),
-        (draft_length.AcceptanceClassifier(40, TOP, INNER), [(40,), ()]),
-        (draft_length.LengthHead(HIDDEN, 40, INNER), [(HIDDEN,), (HIDDEN,)]),
-    ],
-)
-@torch.inference_mode()
-def test_what_is_compiled_says_the_same_and_is_compiled_once(net, shapes, monkeypatch):
-    """Once: while it was a property, TorchScript asked for it as it looked over the network, which compiled
-    it anew within itself until Python's stack was full."""
-    asked, scripted = [], draft_length.scripted
-    monkeypatch.setattr(draft_length, "scripted", lambda module: asked.append(module) or scripted(module))
-    compiled = net.compiled()
-    assert isinstance(compiled, torch.jit.ScriptModule) and net.compiled() is compiled and asked == [net]
-    told = [torch.rand(shape) for shape in shapes]
-    for _ in range(4):  # TorchScript compiles anew after the first calls
-        assert torch.allclose(compiled(*told), net(*told), rtol=1e-5, atol=0)
-
-
-def test_where_nothing_can_be_compiled_the_network_itself_is_asked(monkeypatch):
-    def none(module):
-        raise RuntimeError("there is no compiler in this torch")
-
-    monkeypatch.setattr(torch.jit, "script", none)
-    net = draft_length.AcceptanceHead(HIDDEN, 40, LAYERS)
-    assert net.compiled() is net

@@ -88,7 +88,9 @@ def eagle3_head(use_int8: bool) -> eagle3.Eagle3:
 
 
 @pytest.mark.parametrize("build, states", [(head, 128), (eagle3_head, 384)], ids=["eagle", "eagle3"])
-def test_a_node_of_a_tree_has_the_same_bits_alone_and_beside_others_and_is_near_the_float_layers(build, states):
+def test_a_node_of_a_tree_has_the_same_bits_alone_and_beside_others_and_is_near_the_float_layers(
+    build, states
+):
     made = build(True)
     whole = grown(made, [[-1, -1], [0, 1, 1], [4, 2, 2]], states)
     path = grown(made, [[-1, -1], [1, 1], [3]], states)
@@ -115,7 +117,10 @@ def test_a_large_matrix_of_any_head_is_read_in_eight_bits():
     with torch.inference_mode():
         found, want = module[0](x), F.linear(x, module[0].weight, module[0].bias)
         before = module[0].forward._run
-        assert isinstance(before, CompiledInt8Linear) and 0 < (found - want).abs().max() < 0.02 * want.abs().max()
+        assert (
+            isinstance(before, CompiledInt8Linear)
+            and 0 < (found - want).abs().max() < 0.02 * want.abs().max()
+        )
     with torch.no_grad():
         module[0].weight.zero_()
     with torch.inference_mode():

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from specviz.core import DraftTree, HiddenInput, Verdict
-from specviz.models.linear import Layout, PackedLinear, PlainLinear, TransposedLinear
+from specviz.models.linear import Layout, PlainLinear, TransposedLinear
 from specviz.targets.fast import FastModel
 
 from ..message_codes import refuses
@@ -64,7 +64,7 @@ def test_200_random_rounds_equal_the_uncached_forward(folder, kind):
     assert len(seen) == 7
 
 
-@pytest.mark.parametrize("kind", [PlainLinear, TransposedLinear, PackedLinear])
+@pytest.mark.parametrize("kind", [PlainLinear, TransposedLinear])
 def test_every_layout_of_the_weights_gives_the_same_numbers(folder, kind, network, monkeypatch):
     monkeypatch.setattr(
         "specviz.models.llama.fastest_layout",
@@ -81,10 +81,10 @@ def test_every_layout_of_the_weights_gives_the_same_numbers(folder, kind, networ
 def test_two_layouts_take_turns_by_the_number_of_rows(folder, network, monkeypatch):
     monkeypatch.setattr(
         "specviz.models.llama.fastest_layout",
-        lambda weights, total: Layout({tuple(w.shape): (TransposedLinear, PackedLinear) for w in weights}),
+        lambda weights, total: Layout({tuple(w.shape): (TransposedLinear, PlainLinear) for w in weights}),
     )
     model = FastModel(checkpoint(folder, "llama3"))
-    assert model.kernel == "transposed and onednn"
+    assert model.kernel == "transposed and plain"
     net = transformers.AutoModelForCausalLM.from_pretrained(
         checkpoint(folder, "llama3"), dtype=torch.float32
     ).eval()

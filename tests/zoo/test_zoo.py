@@ -20,7 +20,6 @@ from specviz.core.needs import missing_reason
 from specviz.methods import catalogue, head_kinds, trained_parts
 from specviz.run.result import collect
 from specviz.run.session import Session
-from specviz.trace.events import Prefilled
 from specviz.training.job import Job
 from specviz.zoo import ZooError, registry, survey, weight_cache
 from specviz.zoo.device import physical_cores, read_device, use_cores
@@ -435,21 +434,6 @@ def test_whatever_is_missing_there_is_a_sentence():
     assert unsupported_reason(plain, "gpt2", frozenset(), has_draft=False) is None
 
 
-def test_a_draft_model_is_ready_to_write_chains_before_the_first_round(at_home):
-    zoo.forget()
-    loaded = zoo.load()
-    assert "writer" not in vars(loaded.draft)  # most models never draft
-    events = Session(loaded, "autoregressive").run("the cat", 4)
-    assert list(events) and "writer" not in vars(loaded.draft)
-    events = Session(loaded, "speculative").run("the cat", 4)
-    assert any(isinstance(event, Prefilled) for event in events) and "writer" in vars(loaded.draft)
-    assert list(events)
-
-
-@pytest.mark.skipif(
-    (HERE / "specviz" / "models" / "torchscript.py").exists(),
-    reason="TorchScript warns that it is deprecated",
-)
 def test_from_outside_a_model_runs_where_what_libraries_will_remove_is_an_error(at_home):
     code = (
         "from specviz import Session, collect, load\n"

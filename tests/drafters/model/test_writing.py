@@ -18,7 +18,8 @@ from specviz.core import (
     UnbatchedCall,
 )
 from specviz.drafters.model.chain import DraftChain, StateChain
-from specviz.targets.fast import FastModel, FastTarget
+from specviz.targets.fast import FastTarget
+from specviz.targets.int8 import Int8Model
 
 from ...targets.tiny import CONTEXT, FAST, VOCAB, checkpoint
 
@@ -29,7 +30,7 @@ class PassByPass(FastTarget):
 
 @pytest.fixture(scope="module", params=FAST)
 def model(request, tmp_path_factory):
-    return FastModel(checkpoint(tmp_path_factory.mktemp("checkpoints"), request.param))
+    return Int8Model(checkpoint(tmp_path_factory.mktemp("checkpoints"), request.param))
 
 
 def chains(model, sampling, gamma=4, stop=None, rounds=12, chain=DraftChain, rng=0):
@@ -58,7 +59,7 @@ def chains(model, sampling, gamma=4, stop=None, rounds=12, chain=DraftChain, rng
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 0.6])
 def test_the_same_tokens_from_the_same_distributions(model, temperature):
     reported, (quick, slow) = chains(model, Sampling(temperature))
-    assert model.writer is not None
+    assert model.can_generate
     for mine, theirs in reported:
         assert mine.tokens == theirs.tokens and len(mine) == 4 and mine.draw == theirs.draw
         assert [mine.label(i) for i in range(4)] == [theirs.label(i) for i in range(4)]
@@ -70,8 +71,8 @@ def test_the_same_tokens_from_the_same_distributions(model, temperature):
 
 def test_it_really_writes_in_one_call(model, monkeypatch):
     calls = []
-    writer = model.writer
-    monkeypatch.setattr(model, "writer", lambda *asked: calls.append(asked[5]) or writer(*asked))
+    generate = model.generate
+    monkeypatch.setattr(model, "generate", lambda *asked: calls.append(asked[1]) or generate(*asked))
     monkeypatch.setattr(FastTarget, "_forward", None)
     drafter = DraftChain(FastTarget(model))
     assert len(drafter.propose(State([3], limit=99), Budget(gamma=5))) == 5 and calls == [5]
@@ -151,7 +152,7 @@ def test_a_token_of_little_chance_ends_the_chain_within_the_call(model, temperat
     one by one."""
     seen = []
     calls = []
-    writer = model.writer
+    generate = model.generate
     chains(
         model,
         Sampling(temperature),
@@ -159,7 +160,7 @@ def test_a_token_of_little_chance_ends_the_chain_within_the_call(model, temperat
         stop=lambda n: lambda step: seen.append(float(step.probs[step.token])),
         rounds=12,
     )
-    monkeypatch.setattr(model, "writer", lambda *asked: calls.append(asked) or writer(*asked))
+    monkeypatch.setattr(model, "generate", lambda *asked: calls.append(asked) or generate(*asked))
     lower = sorted(seen)[len(seen) // 4 :]
     between = next((a + b) / 2 for a, b in zip(lower, lower[1:]) if b > a + 1e-6)
     for least, lengths in ((0.0, {6}), (between, None), (1.0, {1})):

@@ -16,7 +16,7 @@ def build(kit, most: int, least: int, longer: bool, sure: float) -> Parts:
     from ....policies import PredictedLength
     from ....verifiers import TokenRejection
 
-    compiled = kit.head("adaeagle").compiled()
+    compiled = kit.head("adaeagle")
     drafter = FeatureDrafter(kit.head("eagle"), DraftChain)
     target = kit.target
 

@@ -15,7 +15,7 @@ def build(kit, threshold: float, most: int) -> Parts:
 
     return Parts(
         DraftChain(kit.open("draft")),
-        Classified(kit.head("disco").compiled(), threshold, most),
+        Classified(kit.head("disco"), threshold, most),
         TokenRejection(),
     )
 

@@ -16,7 +16,7 @@ def build(kit, threshold: float, least: int, most: int) -> Parts:
     head = kit.head("specdecpp")
     return Parts(
         StateChain(kit.open("draft"), head.hidden),
-        PredictedAcceptance(head.compiled(), threshold, least, most),
+        PredictedAcceptance(head, threshold, least, most),
         TokenRejection(),
     )
 
