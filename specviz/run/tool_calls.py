@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..zoo.chat_template import render
 from ..zoo.text import replace_lone_surrogates
 from .errors import SessionError
 
@@ -80,7 +81,7 @@ def arguments_key(tokenizer: Any) -> str:
     tool = {"type": "function", "function": {"name": "x", "description": "x", "parameters": schema}}
     turns = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
     try:
-        shown = tokenizer.apply_chat_template(turns, tools=[tool], tokenize=False)
+        shown = render(tokenizer, turns, tools=[tool])
     except Exception:  # a template may refuse any conversation, in any way
         return KEYS[0]
     written = shown.rpartition(name)[2].partition(argument)[0] if name in shown else ""

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
+from .chat_template import render
+
 Message = dict[str, Any]  # {"role", "content"}
 TAGS = (
     "<tool_call>",
@@ -274,9 +276,8 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
     typed: list[str] = []
     _mapped([messages, options], lambda text: typed.append(text) or text)
     if not any(name in text for name in names for text in typed):
-        return _ids(
-            tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, **_opening(options))
-        )
+        shown = render(tokenizer, messages, **_opening(options))
+        return _ids(tokenizer.encode(shown, add_special_tokens=False))
     hidden = {
         name: f"\ue000{secrets.token_hex(8)}\ue001" for name in names
     }  # a random key: no message holds it
@@ -286,9 +287,7 @@ def encode_chat(tokenizer: Any, messages: Sequence[Message], **options: Any) -> 
             text = text.replace(name, mark)
         return text
 
-    shown = tokenizer.apply_chat_template(
-        _mapped(messages, mask), tokenize=False, **_opening(_mapped(options, mask))
-    )
+    shown = render(tokenizer, _mapped(messages, mask), **_opening(_mapped(options, mask)))
     typed_names = {mark: name for name, mark in hidden.items()}
     if getattr(tokenizer, "backend_tokenizer", None) is None:
         return _encode_around(tokenizer, shown, typed_names)
