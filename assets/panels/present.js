@@ -42,6 +42,7 @@
     );
     top.prepend(leave);
     root.classList.add("presenting");
+    ctx.board?.board?.retheme();
     on = { ctx, root, rested, leave, was: root.style.zoom, own: false, full: false };
     fit();
     addEventListener("resize", fit);
@@ -63,6 +64,14 @@
     on.root.style.zoom = "1";
     on.zoom = innerWidth > 640 ? K.clamp(on.root.clientWidth / WIDE, 1, 2.4) : 1.1;
     on.root.style.zoom = String(on.zoom);
+    if (innerWidth <= 640) return;
+    /* one screen: what is larger than it is drawn smaller, and larger letters break lines elsewhere */
+    for (let i = 0; i < 4; i++) {
+      const high = document.documentElement.scrollHeight;
+      if (high <= innerHeight) return;
+      on.zoom = Math.max(1, (on.zoom * innerHeight) / high - 0.01);
+      on.root.style.zoom = String(on.zoom);
+    }
   }
   const left = () => {
     if (on && on.full && !document.fullscreenElement) stop();
@@ -91,6 +100,7 @@
     removeEventListener("resize", fit);
     root.style.zoom = was;
     root.classList.remove("presenting");
+    ctx.board?.board?.retheme();
     leave.remove();
     if (full && document.fullscreenElement) document.exitFullscreen().catch(() => {});
     ctx.board?.pause?.();

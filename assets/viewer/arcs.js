@@ -31,7 +31,7 @@
       this.clear();
       this.key = now;
       this.round = round;
-      const box = this.stage.page.getBoundingClientRect(),
+      const box = SV.dom.placeOf(this.stage.page),
         paths = [];
       for (const run of SV.lens.match.runs({ lane, round })) {
         if (run.source !== "context") continue;
@@ -44,8 +44,7 @@
           e.classList.add("src");
           this.marked.push(e);
         }
-        if (from.length && to[0])
-          paths.push(this.arc(from[0].getBoundingClientRect(), to[0].getBoundingClientRect(), box, gone));
+        if (from.length && to[0]) paths.push(this.arc(SV.dom.placeOf(from[0]), SV.dom.placeOf(to[0]), box, gone));
       }
       this.layer.setAttribute("height", paths.length ? Math.max(0, Math.ceil(box.height) - 2) : 0);
       this.layer.replaceChildren(...paths);

@@ -174,7 +174,16 @@
     );
   }
 
+  /* Where an element stands, in its own units: a presentation is zoomed, and the browser's boxes are of the screen. */
+  /** @param {HTMLElement} e */
+  function placeOf(e) {
+    const { left, top, width, height } = e.getBoundingClientRect(),
+      zoom = /** @type {any} */ (e).currentCSSZoom || 1;
+    return { left: left / zoom, top: top / zoom, width: width / zoom, height: height / zoom };
+  }
+
   SV.dom = {
+    placeOf,
     el,
     svg,
     setText,

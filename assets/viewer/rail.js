@@ -96,17 +96,16 @@
     /* The fall: a copy of each refused token travels from its place in the text down to the rail. */
     positions() {
       const at = new Map();
-      for (const s of this.stage.next.querySelectorAll("[data-node]"))
-        at.set(s.dataset.node, s.getBoundingClientRect());
+      for (const s of this.stage.next.querySelectorAll("[data-node]")) at.set(s.dataset.node, SV.dom.placeOf(s));
       return at;
     },
     drop(from) {
-      const home = this.board.root.getBoundingClientRect(),
+      const home = SV.dom.placeOf(this.board.root),
         k = this.board.ui.speed ? 1 / this.board.ui.speed : 0.05;
       let i = 0;
       for (const to of this.cells.querySelectorAll(".cell.now [data-node]")) {
         const a = from.get(to.dataset.node),
-          b = to.getBoundingClientRect(),
+          b = SV.dom.placeOf(to),
           ghost = to.cloneNode(true);
         const delay = (80 + 110 * i++) * k;
         if (!a) {

@@ -525,7 +525,7 @@ def _headers(request: Request) -> list[tuple[bytes, bytes]]:
     headers = {
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
-        "content-security-policy": POLICY + ("*" if framed else "'self'"),
+        "content-security-policy": POLICY + ("* file:" if framed else "'self'"),
         **({} if framed else {"x-frame-options": "SAMEORIGIN"}),
     }
     return [(name.encode(), value.encode()) for name, value in headers.items()]

@@ -263,6 +263,8 @@ CARD = (
     f'<link rel="icon" type="image/svg+xml" href="{ICON}"><meta name="description" content="{ABOUT}">'
     '<meta property="og:type" content="website"><meta property="og:title" content="specviz: speculative decoding, made visible">'
     f'<meta property="og:description" content="{ABOUT}"><meta name="twitter:card" content="summary_large_image">'
+    '<meta name="twitter:title" content="specviz: speculative decoding, made visible">'
+    f'<meta name="twitter:description" content="{ABOUT}">'
 )
 
 
@@ -284,4 +286,4 @@ def page_script() -> str:
         "page_details.js",
     )
     own = "\n".join(read_script(name) for name in names)
-    return f"{CARD}<script>{own}\n{read_script('load_plotly.js')}</script>"
+    return f"<script>{own}\n{read_script('load_plotly.js')}</script>"

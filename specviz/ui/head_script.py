@@ -12,15 +12,17 @@ from typing import Any
 
 HEAD = b"<head>"
 LINK_CARD = "link_card.png"
+PREVIEW = re.compile(rb"<meta\s+(?:property|name)=\"(?:og|twitter):[a-z:_]+\"[^<>]*>")
 HOST = re.compile(r"[\w.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
 
 
 class HeadScript:
     """ASGI middleware that inserts ``script`` at the beginning of the page's ``<head>``. Other responses,
-    compressed ones and pages without a ``<head>`` are passed on unchanged."""
+    compressed ones and pages without a ``<head>`` are passed on unchanged. card: HTML elements that describe
+    the page to who previews a link; they replace Gradio's, which name Gradio."""
 
-    def __init__(self, app: Any, script: str):
-        self._app, self._script = app, f"<script>{script}</script>".encode()
+    def __init__(self, app: Any, script: str, card: str = ""):
+        self._app, self._script = app, f"{card}<script>{script}</script>".encode()
 
     async def __call__(self, scope: dict, receive: Callable, send: Callable) -> None:
         if scope["type"] != "http" or scope["path"].removeprefix(
@@ -41,6 +43,7 @@ class HeadScript:
                 if not message.get("more_body"):
                     body = b"".join(parts)
                     if scope["method"] != "HEAD":
+                        body = PREVIEW.sub(b"", body)
                         body = body.replace(HEAD, HEAD + self._script + link_card(scope), 1)
                         start["headers"] = [
                             (k, v) for k, v in start["headers"] if k.lower() != b"content-length"

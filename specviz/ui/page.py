@@ -127,7 +127,9 @@ def launch(demo: Page, **options: Any) -> Any:
                     runs=demo.runs,
                     api=demo.openai_api if serves_openai() else None,
                 ),
-                Middleware(HeadScript, script=board.read_script("limit_animation_frames.js")),
+                Middleware(
+                    HeadScript, script=board.read_script("limit_animation_frames.js"), card=board.CARD
+                ),
             ]
         },
     }

@@ -372,7 +372,9 @@ def test_every_answer_says_what_it_is_and_who_may_frame_it(server):
             and "frame-ancestors 'self'" in headers["Content-Security-Policy"]
         )
     framed = get(server.url + "?embed=1")[2]
-    assert framed["X-Frame-Options"] is None and "frame-ancestors *" in framed["Content-Security-Policy"]
+    assert (
+        framed["X-Frame-Options"] is None and "frame-ancestors * file:" in framed["Content-Security-Policy"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,10 @@ def test_the_top_row_presents_and_escape_ends_it(page):
     )
     page.click("#present")
     page.wait_for_selector("#board .sv.presenting")
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.wait_for_function("document.documentElement.scrollHeight <= innerHeight")
+    assert page.is_visible("#board .legend") and page.is_hidden("#board .drawerkey")
+    assert float(page.evaluate("document.querySelector('#board .sv').style.zoom")) > 1.05
     assert (
         not page.is_visible("#prompt")
         and not page.is_visible("#tabs")

@@ -3,6 +3,7 @@ nothing moves at rest, and a browser that paints seldom is told seldom, without 
 
 from __future__ import annotations
 
+import re
 import threading
 from urllib.request import Request, urlopen
 
@@ -143,6 +144,14 @@ def test_the_page_says_how_often_it_paints(page, backend, monkeypatch):
     assert painted_at_450.wait(60), reports
     backend.hold(None)
     finish(page)
+
+
+def test_the_preview_of_a_link_names_this_page_and_not_gradio(server):
+    with urlopen(server.url) as answer:
+        page = answer.read().decode()
+    found = re.findall(r'<meta (?:property|name)="((?:og|twitter):[a-z:]+)" content="([^"]*)"', page)
+    assert len({name for name, _ in found}) == len(found) >= 7
+    assert not [value for _, value in found if "gradio" in value.lower() or not value]
 
 
 def test_a_link_to_the_page_has_a_picture_at_a_whole_address():
