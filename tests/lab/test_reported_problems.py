@@ -8,7 +8,7 @@ import torch
 from specviz.core import Context
 from specviz.coursework import acceptance_killers as wiring
 from specviz.lab import answer
-from specviz.lab import batch_effects as company
+from specviz.lab import batch_effects as batched
 from specviz.lab import late_grammar as late
 from specviz.run.request import SessionError
 from specviz.run.structured import Grammar
@@ -56,7 +56,7 @@ def test_eight_bits_do_not_change_in_company_and_floats_do(small):
     found = last("batch_effects", {"steps": 8}, small)
     rows = {row["numbers"]: row for row in found["rows"]}
     assert set(rows) == {"float32", "bfloat16", "int8"}
-    for way in a batch.WAYS:
+    for way in batched.WAYS:
         assert rows["int8"][way]["changed"] == rows["int8"][way]["flips"] == 0
         assert 0 <= rows["float32"][way]["largest"] < 1e-3
         assert all(row[way]["flips"] <= row[way]["changed"] <= row["positions"] for row in rows.values())
@@ -68,7 +68,7 @@ def test_a_flip_is_counted_with_its_tokens(small):
     alone[..., 5] = 1.0
     other = alone.clone()
     other[1, 2, 7] = 2.0
-    found = company._compared(small, alone, other)
+    found = batched._compared(small, alone, other)
     assert (found["changed"], found["flips"], found["largest"]) == (1, 1, 2.0)
     assert found["example"]["alone"][0] > found["example"]["alone"][1]
     assert found["example"]["batched"][0] < found["example"]["batched"][1]
