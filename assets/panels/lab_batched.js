@@ -22,8 +22,8 @@
       K.head(
         "Alone and in a batch",
         K.lead(
-          "Floating-point sums depend on their order, and the order on the shape of the pass. So a row may get other logits beside " +
-            "other requests, or inside a draft, than alone. Where two tokens are nearly equal, the text flips.",
+          "Floating-point sums depend on their order, and the order on the shape of the pass. So a row may get other logits " +
+            "beside other requests, or inside a draft, than alone. Where two tokens are nearly equal, the text flips.",
         ),
       ),
       el("div", { class: "pn-row" }, steps.root, press),
