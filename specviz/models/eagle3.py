@@ -141,7 +141,7 @@ class Eagle3(nn.Module):
         """Return logits [n, vocab] of output states [n, hidden], minus infinity outside the draft
         vocabulary. target_head: the target's output layer, used if the head has none of its own."""
         if self.lm_head is None:
-            return target_head(states if self.norm_output else self.norm(states))
+            return target_head(states if self.norm_output else self.fused.final(states))
         logits, tokens = self.draft_logits(states), self.tokens
         if tokens is None:
             return logits
@@ -187,7 +187,8 @@ class Eagle3Net(FusedLayers):
         super().__init__(head.layers, head.config, head.fc)
         first = cast(Eagle3Layer, head.layers[0])
         self.state_norm, self.before = Norm(first.hidden_norm.weight.detach(), self.eps), first.before
-        self.after = Norm(head.norm.weight.detach(), self.eps) if head.norm_output else None
+        self.final = Norm(head.norm.weight.detach(), self.eps)
+        self.after = self.final if head.norm_output else None
         self.whole = None if head.input_norm is None else Norm(head.input_norm.weight.detach(), self.eps)
         self.each = (
             None

@@ -305,12 +305,13 @@ class BlockNet(FusedLayers):
         return lambda x: F.linear(x, self.text, self.text_bias)
 
     def take(
-        self, states: Tensor, rotation: Tensor, slots: Tensor, at: int | Tensor, mask: Tensor | None = None
+        self, states: Tensor, rotation: Tensor | None, slots: Tensor, at: int | Tensor, mask: Any = None
     ) -> None:
         """Write keys and values of text rows [n, layers * hidden] into slots [layers, 2, kv_heads, slots,
         head_dim]: ``at``..at+n, or those of a tensor [n]. Text rows attend to nothing, so there is no
-        mask."""
+        mask; that of compiled layers gives the positions."""
         n = len(states)
+        rotation = self.rotations_at(mask.positions.tolist()) if rotation is None else rotation
         kv = self.keys_and_values(states).view(n, self.layers, 2, self.kv_heads, self.head_dim)
         for i, block in enumerate(self.blocks):
             assert block.norm_k is not None

@@ -61,7 +61,7 @@ class ReducedOutput:
 def expand_to_vocab(part: Tensor, tokens: Tensor, vocab: int) -> Tensor:
     """Return logits [rows, vocab], OUTSIDE except for those of ``tokens``, which are ``part`` [rows,
     len(tokens)]."""
-    return part.new_full([part.shape[0], vocab], OUTSIDE).index_copy(1, tokens, part)
+    return part.new_full([part.shape[0], vocab], OUTSIDE).scatter(1, tokens.expand_as(part), part)
 
 
 def read_tokens(weights: Weights, count: int, vocab: int, name: str) -> Tensor:

