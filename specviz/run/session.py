@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 CHARACTERS_A_TOKEN = 64  # a prompt with more characters than this a context position is refused unread
 LEAST_STEP = 0.05  # minimum cost of a draft step in deterministic runs, as a share of a target pass
 MOST_TOP = 50  # maximum number of top tokens of a distribution that events carry
+TOKENIZER_PANIC = "PanicException"  # of tokenizers' Rust code, no Exception: a pattern that gave up, for one
 
 
 class Session:
@@ -173,7 +174,9 @@ class Session:
             ids = codec.encode(messages, raw, **options)
         except ZooError as error:
             raise SessionError(str(error), code_of(error, "session.refused")) from None
-        except Exception as error:  # a template may refuse an order of roles in its own words
+        except BaseException as error:  # a template may refuse an order of roles in its own words
+            if not isinstance(error, Exception) and type(error).__name__ != TOKENIZER_PANIC:
+                raise
             whose = "tokenizer" if raw or not getattr(tokenizer, "chat_template", None) else "chat template"
             raise SessionError(
                 f"The {whose} of {self.loaded.name} refused the conversation: {sentence(error)}",

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..checkpoints.errors import about_files
 from .registry import ZooError
+from .tokenizer_bounds import tokenizer_problem
 
 PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")  # everything is in tokenizer.json
 
@@ -38,6 +39,9 @@ def open_tokenizer(folder: Path) -> Any:
         read_json(folder, "tokenizer_config.json").get("tokenizer_class") in PLAIN_CLASSES
         and (folder / "tokenizer.json").is_file()
     )
+    problem = tokenizer_problem(read_json(folder, "tokenizer.json"))
+    if problem:
+        raise ZooError(f"The tokenizer of {folder.name} is refused: {problem}.", "tokenizer.bounds")
     try:
         if plain:  # the automatic class would take seconds to find this one
             from transformers import PreTrainedTokenizerFast as Tokenizer

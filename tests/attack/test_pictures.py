@@ -46,6 +46,13 @@ def animated(kind: str) -> bytes:
     return file.getvalue()
 
 
+def animated_png(count: int) -> bytes:
+    file = io.BytesIO()
+    first, *others = (Image.new("L", (64, 64), i) for i in range(count))
+    first.save(file, "PNG", save_all=True, append_images=others)
+    return file.getvalue()
+
+
 def jpeg_of_scans(count: int, side: int = 2048) -> bytes:
     """A grey progressive JPEG that repeats an empty scan: some 18 bytes that cost a walk over all blocks."""
 
@@ -74,6 +81,14 @@ def many_chunks(kind: bytes, count: int, body: bytes = b"") -> bytes:
     return whole[:33] + chunk * count + whole[33:]
 
 
+def with_chunk(kind: bytes, body: bytes) -> bytes:
+    """A PNG with one more chunk before its pixels."""
+    whole = encoded(size=(64, 64))
+    chunk = struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    return whole[:33] + chunk + whole[33:]
+
+
+BOMB = zlib.compress(bytes(50_000_000), 9)  # 50 KB
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 ATTACKS = {
     "no text": (7, "picture.form"),
@@ -94,6 +109,11 @@ ATTACKS = {
     "a header alone": (url(png(40, 40)), "picture.format"),
     "animated PNG": (url(animated("PNG")), "picture.animated"),
     "animated WebP": (url(animated("WEBP"), "webp"), "picture.animated"),
+    "an ICC profile that unfolds": (url(with_chunk(b"iCCP", b"x\0\0" + BOMB)), "picture.format"),
+    "a text that unfolds": (url(with_chunk(b"zTXt", b"x\0\0" + BOMB)), "picture.format"),
+    "a text in Unicode that unfolds": (url(with_chunk(b"iTXt", b"x\0\1\0\0\0" + BOMB)), "picture.format"),
+    "many frames": (url(animated_png(200)), "picture.animated"),
+    "a WebP of huge sides": (url(encoded("WEBP", (16_000, 20)), "webp"), "picture.pixels"),
     "many scans": (url(jpeg_of_scans(400), "jpeg"), "picture.scans"),
     "cut short": (url(encoded(size=(64, 64), compress_level=0)[:-2000]), "picture.damaged"),
     "a JPEG cut short": (url(encoded("JPEG", (600, 600))[:-1000], "jpeg"), "picture.damaged"),
