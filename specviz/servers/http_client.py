@@ -79,6 +79,9 @@ class _Response(http.client.HTTPResponse):
         raise http.client.HTTPException("trailers without end")
 
 
+HIDDEN = b"(key)"
+
+
 class Call:
     """One request to a server. seconds: time limit of the whole call. ``close`` may be called from any
     thread and ends a blocked read."""
@@ -121,7 +124,11 @@ class Call:
             data += piece
             if len(data) > self.bounds.page:
                 raise ServerError("page_size", name=self.name, size=_size(self.bounds.page))
-        return data.decode("utf-8", "replace")
+        return self._without_key(bytes(data)).decode("utf-8", "replace")
+
+    def _without_key(self, data: bytes) -> bytes:
+        """Return what a server sent without the owner's key, which a server may repeat in an error."""
+        return data.replace(self._key.encode(), HIDDEN) if self._key else data
 
     def lines(self, path: str, body: dict[str, Any]) -> Iterator[bytes]:
         """Send a POST request; yield the lines of the event stream without line ends. Raises ServerError."""
@@ -142,9 +149,9 @@ class Call:
             count += len(lines)
             if count > self.bounds.lines:
                 raise ServerError("lines", name=self.name, count=self.bounds.lines)
-            yield from lines
+            yield from map(self._without_key, lines)
         if rest:
-            yield bytes(rest)
+            yield self._without_key(bytes(rest))
 
     def _answer(self, method: str, path: str, body: bytes | None, kind: str | None) -> Iterator[bytes]:
         """Yield the body of an answer piece by piece."""
@@ -204,7 +211,7 @@ class Call:
             raise ServerError("redirect", name=self.name, status=answer.status)
         found = (answer.getheader("Content-Type") or "").split(";")[0].strip().lower()
         if answer.status != 200 or (kind and found == "application/json"):
-            words = _error_of(answer.read(65536)) if found == "application/json" else ""
+            words = _error_of(self._without_key(answer.read(65536))) if found == "application/json" else ""
             why = (
                 f": {words}"
                 if words

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import os
 import random
 import re
 import sys
@@ -344,3 +345,29 @@ def test_a_damaged_folder_is_a_sentence_or_a_run(tmp_path):
 def test_four_hundred_damaged_folders(tmp_path):
     for seed in range(1000, 1400):
         survive(tmp_path / str(seed), seed)
+
+
+@pytest.mark.parametrize("how", ["removed", "cut short", "renamed"])
+def test_weights_that_go_while_a_run_reads_them_change_nothing(tmp_path, how):
+    """Weights are copied when they are loaded: a file that is gone or cut short in mid-run ends no process."""
+    import shutil
+
+    from specviz import Session, collect, load
+    from specviz.zoo import forget
+    from specviz.zoo.registry import register
+
+    place = tmp_path / "model"
+    shutil.copytree(register().find("Llama-specviz-16M").folder(), place)
+    loaded = load(str(place), device="cpu")
+    whole = collect(Session(loaded, "autoregressive").run("Tell me a story", 24)).token_ids
+    run = Session(loaded, "autoregressive").run("Tell me a story", 24)
+    events = [next(run) for _ in range(12)]
+    for file in place.glob("*.safetensors"):
+        if how == "removed":
+            file.unlink()
+        elif how == "renamed":
+            file.rename(file.with_suffix(".old"))
+        else:
+            os.truncate(file, 1000)
+    assert collect([*events, *run]).token_ids == whole
+    forget()

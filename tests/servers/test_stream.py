@@ -3,6 +3,7 @@ inferred and unknown."""
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 
@@ -375,6 +376,24 @@ def test_a_model_that_nobody_named_is_asked_for_and_a_key_is_sent(fake, monkeypa
         and "Authorization: Bearer secret" in fake.asked["mute"]["head"]
     )
     assert "secret" not in trace.lines() and fake.url not in trace.lines()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_key_that_a_server_repeats_is_shown_to_nobody(monkeypatch, caplog, capfd, streamed):
+    monkeypatch.setenv("THE_KEY", "sk-4711")
+    words = json.dumps({"error": {"message": "Wrong key: Bearer sk-4711"}}).encode()
+    answer = (
+        HEAD + b"\r\n" + sse(said("sk-4711 "), done=False) + b"data: " + words + b"\n\n"
+        if streamed
+        else b"HTTP/1.1 401 No\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" + words
+    )
+    fake = Fake({"repeats": answer})
+    try:
+        events, trace, _ = lane(fake, "repeats", key="THE_KEY")
+    finally:
+        fake.close()
+    shown = trace.lines() + trace.text() + str(events) + caplog.text + "".join(capfd.readouterr())
+    assert "Wrong key" in shown and "(key)" in shown and "4711" not in shown
 
 
 def test_thinking_is_text(fake):
