@@ -72,7 +72,8 @@
         "The model thinks freely, and only its answer follows the grammar. The thought may end in the middle of a draft. The small " +
           "models here have no format for thoughts: the first full stop ends it.",
       ),
-      el("div", null, press, tell.root),
+      el("div", { class: "pn-row" }, press),
+      tell.root,
       out,
     );
   }

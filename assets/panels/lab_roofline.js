@@ -101,7 +101,7 @@
         cells = CARDS.map(([card, bandwidth, flops]) => {
           const at = (rows) => pass(m, bandwidth, flops, rows);
           const ratio = (rows) => (at(rows) / at(1)).toFixed(2) + "\u00d7";
-          return [card, span(at(1)), ratio(5), ratio(16), ratio(64), `${bandwidth} GB/s, ${flops} TFLOP/s`];
+          return [`${card} (${bandwidth} GB/s, ${flops} TFLOP/s)`, span(at(1)), ratio(5), ratio(16), ratio(64)];
         });
       if (curve) {
         const first = curve.points[0].seconds,
@@ -110,7 +110,7 @@
             const y = rows <= known.to ? known.at(rows) : NaN; /* nothing beyond what was measured */
             return K.finite(y) ? (y / first).toFixed(2) + "\u00d7" : "\u2013";
           };
-        cells.push(["measured here", span(first), ratio(5), ratio(16), ratio(64), curve.machine]);
+        cells.push([`measured here (${curve.machine})`, span(first), ratio(5), ratio(16), ratio(64)]);
       }
       table.replaceChildren(
         K.table(
@@ -120,7 +120,6 @@
             { name: "5 rows", num: true },
             { name: "16", num: true },
             { name: "64", num: true },
-            "From",
           ],
           cells,
           `A pass of ${name} in 16 bits, by rows`,

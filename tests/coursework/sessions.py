@@ -1,23 +1,24 @@
 """Do every lab as a student does, from an empty folder, and write what was seen to docs/labs.md:
 ``python -m tests.coursework.sessions [LAB ...]``.
 
-Each submission is graded by the command in a process of its own. For each lab: the solution, three right ones in other
+Each submission is graded by the command, and runs in a process of its own. For each lab: the solution, three right ones in other
 styles, and known wrong ones with the sentence that each gets; then hostile ones. Results are kept in
 docs/labs.jsonl, so that a lab can be done again alone."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import io
 import json
-import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from specviz import cli
 from specviz.coursework import catalogue, draft_lengths, lookup, verification
 from specviz.coursework.exercise import Exercise
 from specviz.evidence.doctor import machine
@@ -56,18 +57,12 @@ HOSTILE = {
 }
 
 
-def command(*args: str, folder: Path) -> tuple[int, str, float]:
-    """Run ``specviz labs`` in a folder; return status, output and seconds."""
-    began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "specviz", "labs", *args],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout, time.monotonic() - began
+def command(*args: str) -> tuple[int, str, float]:
+    """Run ``specviz labs``; return status, output and seconds."""
+    began, out = time.monotonic(), io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = cli.main(["labs", *args])
+    return status, out.getvalue(), time.monotonic() - began
 
 
 def handed_in(starter: str, key: str, source: str) -> str:
@@ -80,7 +75,7 @@ def handed_in(starter: str, key: str, source: str) -> str:
 def graded(key: str, kind: str, name: str, folder: Path, text: str) -> dict[str, Any]:
     """Grade a submission; return what was seen."""
     (folder / "starter.py").write_text(text, encoding="utf-8")
-    status, out, seconds = command("check", "starter.py", "--lab", key, "--json", folder=folder)
+    status, out, seconds = command("check", str(folder / "starter.py"), "--lab", key, "--json")
     report = json.loads(out)
     wrong = [check for check in report["checks"] if not check["ok"]]
     ended = [check for check in wrong if check["name"] == "submission"]
@@ -116,7 +111,9 @@ def submissions(exercise: Exercise) -> list[tuple[str, str, str]]:
 def session(exercise: Exercise) -> None:
     """Do one lab from an empty folder, and keep a row for each submission."""
     with tempfile.TemporaryDirectory() as name:
-        status, _, _ = command("start", exercise.key, "--student", STUDENT, folder=Path(name))
+        status, _, _ = command(
+            "start", exercise.key, "--student", STUDENT, "--into", f"{name}/{exercise.key}"
+        )
         assert status == 0
         folder = Path(name) / exercise.key
         starter = (folder / "starter.py").read_text(encoding="utf-8")
@@ -162,8 +159,8 @@ def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
     lines = [
         "# The labs, graded",
         "",
-        "Every lab was started in an empty folder, and each submission graded with `specviz labs check`, a process of its own for",
-        "each. Written by `python -m tests.coursework.sessions`; seconds are of the whole command, with its start. The grader's power",
+        "Every lab was started in an empty folder, and each submission graded by `specviz labs check`; each submission ran in a",
+        "process of its own. Written by `python -m tests.coursework.sessions`; seconds are of the whole command, with its start. The grader's power",
         "and false alarms over 200 checks: `python -m tests.coursework.power 200`, results in [the log](log/2026-11/house.md).",
         f"Machine: {facts['processor']}, {facts['cores']} cores, shared with other work while this ran.",
         "",

@@ -3,9 +3,11 @@ which method for a server."""
 
 from __future__ import annotations
 
+import pytest
+
 from specviz.lab.recommend import recommend
 
-from .conftest import ANSWERS
+from .conftest import ANSWERS, EVIL
 
 RUNS = [
     {
@@ -331,3 +333,109 @@ def test_which_one_for_my_server_asks_and_shows_flags_with_sources(visit):
         )
 
     ask_for(visit, use, "learn")
+
+
+KILLERS = {
+    "draft_length": 4,
+    "mistakes": [{"key": "shift_by_one", "part": "token_of", "sentence": EVIL}],
+    "runs": [
+        {"mistakes": [], "tokens_per_pass": 2.5, "accepted": [2, 1], "equal": True, "text": EVIL},
+        {
+            "mistakes": ["shift_by_one"],
+            "tokens_per_pass": 1.0,
+            "accepted": [0] * 5,
+            "equal": True,
+            "text": EVIL,
+        },
+    ],
+}
+
+
+def test_an_acceptance_killer_is_put_in_and_compared(visit) -> None:
+    def use(page):
+        page.evaluate("panel.show('killers')")
+        page.locator(".pn-body select").nth(1).select_option("shift_by_one")
+        page.click(".pn-btn:text-is('Run it')")
+        page.wait_for_selector(".pn-body table")
+        rows = page.locator(".pn-body tbody tr")
+        cells = [rows.nth(i).locator("td, th").all_text_contents() for i in range(rows.count())]
+        assert [one[1:] for one in cells] == [["2", "3 tokens", "2.50"], ["5", "0 tokens", "1.00"]]
+        assert page.locator(".pn-body .ln").count() == 2
+
+    visit(use, "lab", answers=ANSWERS | {"acceptance_killers": KILLERS})
+
+
+def test_rows_in_company_stand_with_their_flips(visit) -> None:
+    flip = {"tokens": [EVIL, " the"], "alone": [0.4, 0.39], "company": [0.39, 0.4]}
+    same = {"changed": 0, "flips": 0, "largest": 0.0, "example": None}
+    rows = [
+        {
+            "numbers": "bfloat16",
+            "positions": 192,
+            "batch": same,
+            "draft": {**same, "changed": 107, "flips": 1, "example": flip},
+        },
+        {"numbers": "int8", "positions": 192, "batch": same, "draft": same},
+    ]
+
+    def use(page):
+        page.evaluate("panel.show('company')")
+        page.click(".pn-btn:text-is('Compare')")
+        page.wait_for_selector(".pn-body table")
+        rows = page.locator(".pn-body tbody tr")
+        cells = [rows.nth(i).locator("td, th").all_text_contents() for i in range(rows.count())]
+        assert [one[2:4] for one in cells] == [
+            ["0 of 192", "0 of 192"],
+            ["107 of 192", "1 of 192"],
+            ["0 of 192", "0 of 192"],
+            ["0 of 192", "0 of 192"],
+        ]
+        assert page.locator(".pn-body q").count() == 2
+
+    visit(use, "lab", answers=ANSWERS | {"batch_effects": {"rows": rows, "machine": EVIL}})
+
+
+def test_a_late_grammar_stands_in_three_rows(visit) -> None:
+    row = {
+        "runs": 4,
+        "thought": 40,
+        "inside": 2,
+        "valid": 4,
+        "answered": 4,
+        "tokens": 60,
+        "passes": 30,
+        "sample": EVIL,
+    }
+    rows = [
+        {**row, "side": "row"},
+        {**row, "side": "round", "valid": 3},
+        {**row, "side": "start", "thought": 0},
+    ]
+
+    def use(page):
+        page.evaluate("panel.show('mask')")
+        page.click(".pn-btn:text-is('Run the three beginnings')")
+        page.wait_for_selector(".pn-body table")
+        rows = page.locator(".pn-body tbody tr")
+        cells = [rows.nth(i).locator("td, th").all_text_contents()[1:] for i in range(rows.count())]
+        assert cells == [
+            ["2 of 4", "4 of 4", "10.0", "2.00"],
+            ["2 of 4", "3 of 4", "10.0", "2.00"],
+            ["\u2013", "4 of 4", "0.0", "2.00"],
+        ]
+
+    visit(use, "lab", answers=ANSWERS | {"late_grammar": {"runs": 4, "rows": rows}})
+
+
+def test_a_pass_over_named_cards_follows_the_roofline(visit) -> None:
+    def use(page):
+        dense, routed = page.evaluate(
+            """() => { const { pass, MODELS } = SpecVizPanels.roofline, by = (key) => MODELS.find((m) => m[0] === key)[2];
+            return [by("qwen3"), by("deepseek")].map((m) => [1, 5, 1000].map((rows) => pass(m, 3350, 989, rows))); }"""
+        )
+        assert dense[0] == dense[1] == pytest.approx(2 * 7.57e9 / 3350e9)
+        assert dense[2] == pytest.approx(2 * 7.57e9 * 1000 / 989e12)
+        touched = 1 - (1 - 8 / 256) ** 5
+        assert routed[1] == pytest.approx(2 * (16.2e9 + 653.9e9 * touched) / 3350e9)
+
+    visit(use, "lab")
