@@ -184,7 +184,7 @@ def rate_of(source: str) -> float:
 
 def probe(code: Code) -> tuple[Any, ...]:
     """Return what the four functions answer to a few arguments."""
-    states = {name: torch.full((2, 3), float(i)) for i, name in enumerate(("final", LAST, LAYER))}
+    states = {name: torch.full((2, 3), float(i + 1)) for i, name in enumerate(("final", LAST, LAYER))}
     feature = code.call("feature", states)
     return (
         code.call("chat", "Why?"),

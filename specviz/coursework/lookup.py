@@ -73,7 +73,7 @@ MISTAKES = (
     ),
     Mistake(
         "finds_itself",
-        "a lookup that finds the end of the text itself, after which nothing stands",
+        "a lookup that never drafts: it returns nothing, or finds the end of the text itself, after which nothing stands",
         source(places="range(len(tokens), n - 1, -1)"),
     ),
     Mistake(

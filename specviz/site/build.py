@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ Recorded runs of speculative decoding, the chapters of Learn, and a place to ope
 
 Static Spaces are free for everyone. A Space that runs the engine needs hardware: docs/howto/serve-a-class.md of the repository.
 
-Papers whose methods can be watched here, live or recorded: {papers}.
+Papers whose methods are recorded here: {papers}.
 
 A trace on a page of your own: `<script src="specviz-trace.js"></script>`, then
 `<specviz-trace src="run.jsonl.gz" height="640"></specviz-trace>`.
@@ -150,7 +151,7 @@ def files() -> dict[str, str]:
     )
     runs = library()
     found = {
-        "README.md": FRONT_MATTER.replace("{papers}", paper_links()),
+        "README.md": FRONT_MATTER.replace("{papers}", paper_links(recorded_methods(runs))),
         "index.html": PAGE.format(policy=POLICY),
         "cards.html": cards_page(),
         "viewer.js": script,
@@ -172,16 +173,18 @@ def files() -> dict[str, str]:
     return found
 
 
-def paper_links() -> str:
-    """Return Markdown links to the papers of PAPERS; the hub shows a Space on the pages of the papers that its README
+def recorded_methods(runs: list[dict[str, Any]]) -> list[str]:
+    """Return the keys of the methods that recordings show, in their order."""
+    records = (json.loads(line) for run in runs for line in library_trace(run["name"]).splitlines())
+    return list(dict.fromkeys(one["method"]["key"] for one in records if one["type"] == "header"))
+
+
+def paper_links(keys: Sequence[str] = PAPERS) -> str:
+    """Return Markdown links to the papers of methods; the hub shows a Space on the pages of the papers that its README
     links."""
-    found = []
-    for key in PAPERS:
-        method = catalogue()[key]
-        found += [
-            f"[{method.title}](https://arxiv.org/abs/{number})" for number in ARXIV.findall(method.paper)
-        ]
-    return ", ".join(found)
+    methods = (catalogue()[key] for key in keys if key in catalogue())
+    papers = {number: method.title for method in methods for number in ARXIV.findall(method.paper)}
+    return ", ".join(f"[{title}](https://arxiv.org/abs/{number})" for number, title in papers.items())
 
 
 def cards_page() -> str:

@@ -78,7 +78,7 @@ def test_the_wiring_is_recognised_by_its_answers():
     right = acceptance_killers.probe(TrustedCode(acceptance_killers.wired()))
     assert all(acceptance_killers.probe(TrustedCode(source)) == right for source in s.WIRING.values())
     wrong = [acceptance_killers.probe(TrustedCode(one.source)) for one in acceptance_killers.MISTAKES]
-    assert len({repr(one) for one in [right, *wrong]}) == len(wrong) + 1 >= 7
+    assert all(wrong.count(one) == 1 for one in wrong) and right not in wrong and len(wrong) >= 6
 
 
 @pytest.mark.thorough
