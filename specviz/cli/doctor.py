@@ -74,6 +74,12 @@ def text(found: dict[str, Any]) -> str:
             ),
         ),
         (
+            "kernels",
+            TEXTS["doctor.cached" if found["kernels"]["cached"] else "doctor.not_cached"].format(
+                folder=found["kernels"]["folder"] or "-"
+            ),
+        ),
+        (
             "torch build",
             f"CUDA {libraries['cuda_build'] or 'no'}, quantised engines {' '.join(libraries['quantised_engines'])}",
         ),

@@ -48,6 +48,8 @@ TEXTS = {
     "labs.failed": "{name}: not passed yet.",
     "doctor.seconds": "--seconds takes a number from 0 to 600, not {given!r}.",
     "completion.missing": "Completion needs the package shtab: pip install shtab.",
+    "doctor.cached": "compiled, kept in {folder}",
+    "doctor.not_cached": "not compiled yet, or not kept: the next start takes half a minute longer (folder: {folder})",
     "doctor.repository": "Models of the repository ({how}):",
     "models.here": "fetch: specviz models --fetch NAME\nrepository: {how}",
     "serve.port": "{host}:{port} cannot be used: {why}.",

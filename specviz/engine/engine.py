@@ -197,9 +197,14 @@ class Engine:
         return found
 
     def progress(self, target: str | None) -> str:
-        """Return, in words, how much of a hub model, its draft model and its heads is downloaded; empty if
-        unknown."""
+        """Return, in words, how much of a hub model, its draft model and its heads is downloaded, or how far
+        the first compilation of the kernels is; empty if unknown."""
+        from ..kernels.progress import PROGRESS
         from ..zoo.registry import ZooError, register
+
+        compiled = PROGRESS.share()
+        if compiled is not None:
+            return text("models.compiling", share=compiled)
 
         try:
             parts = fetched_together(register(), *split_model_key(target))

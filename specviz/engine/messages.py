@@ -75,6 +75,7 @@ TEXTS = {
     "models.idle": "Models load when you begin",
     "models.loading": "{what}{so_far}{seconds}.",
     "models.progress": "{here:,.0f} of about {whole:,.0f} MB ({share:.0%}) here",
+    "models.compiling": "compiling for this processor, once only ({share:.0%})",
     "models.start": "Loading the models",
     "models.another": "Another model is loaded first",
     "models.memory": "There is not enough memory here to load this model.",

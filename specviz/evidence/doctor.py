@@ -69,6 +69,7 @@ def _with_machine(target: dict[str, Any]) -> dict[str, Any]:
         "machine": machine(),
         "memory": memory(),
         "gpu": gpus(),
+        "kernels": kernels(),
         "libraries": libraries(),
         "target": target,
         "missing": missing_packages(),
@@ -109,6 +110,17 @@ def memory() -> dict[str, float | None]:
         name: round(int(found[key]) * 1024 / 1e9, 2) if key in found else None
         for name, key in (("total_gb", "MemTotal"), ("available_gb", "MemAvailable"))
     }
+
+
+def kernels() -> dict[str, Any]:
+    """Return where the machine code of the compiled kernels is kept, and whether it is there; the first start
+    without it compiles for half a minute. Without numba, or a folder that can be written: None."""
+    if importlib.util.find_spec("numba") is None:
+        return {"folder": None, "cached": False}
+    from ..kernels.cache import is_cached, kernel_cache
+
+    folder = kernel_cache()
+    return {"folder": None if folder is None else str(folder), "cached": is_cached()}
 
 
 def gpus() -> list[dict[str, Any]]:

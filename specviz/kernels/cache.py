@@ -19,7 +19,10 @@ from typing import Any
 import numba
 from numba.core import config
 
+from .progress import PROGRESS
 from .vector import ISA
+
+PROGRESS.listen()
 
 SOURCES = ("cache.py", "llama_pass.py", "vector.py")
 

@@ -15,6 +15,7 @@ from . import llama_pass as kernel
 from .cache import is_cached
 from .matrix import Int8Matrix
 from .memory import address, aligned, round_up
+from .progress import PROGRESS
 from .sequence_rows import SequenceRows, chain_rows
 from .workers import Workers, Workspace, workspace
 
@@ -182,6 +183,7 @@ class CompiledNetwork:
         self.run([row], x, False, 0, s.layers, logits)
         if self.output is not None and self.table is not None:
             self.draft(row, 1, 1.0, np.full(1, 0.5), None, None, self.output.rows)
+        PROGRESS.reset()
 
     def run(
         self,

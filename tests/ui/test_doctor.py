@@ -13,6 +13,7 @@ def test_settings_measure_the_machine_when_asked_and_show_names_as_text(visit, s
         "machine": doctor.machine(),
         "memory": doctor.memory(),
         "gpu": [],
+        "kernels": {"folder": "/somewhere", "cached": True},
         "libraries": doctor.libraries(),
         "missing": [{"name": "<b>x</b>", "needed_for": "y", "get": "pip install x"}],
         "to_fetch": [],
@@ -37,7 +38,7 @@ def test_settings_measure_the_machine_when_asked_and_show_names_as_text(visit, s
     page.wait_for_selector("#doctor dt")
     names, values = page.locator("#doctor dt").all_inner_texts(), page.locator("#doctor dd").all_inner_texts()
     rows = dict(zip(names, values))
-    assert page.evaluate("asked[0]") == "doctor" and len(names) == len(values) == 9
+    assert page.evaluate("asked[0]") == "doctor" and len(names) == len(values) == 10
     assert (
         found["machine"]["processor"] in rows["processor"]
         and rows["target"].startswith("t;")

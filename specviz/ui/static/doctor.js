@@ -4,6 +4,8 @@ const DOCTOR = {
   title: "This machine",
   start: "Measure for two seconds",
   working: "Measuring.",
+  cached: "kept on disk",
+  compiles: "not kept: the next start compiles them",
   passes: "A pass of N tokens takes",
 };
 const doctor = element.querySelector(".pg-own");
@@ -14,13 +16,14 @@ const doctorLine = (tag, name, text) => {
   return node;
 };
 /* [name, value] of each line of the report */
-const doctorRows = ({ machine, memory, gpu, libraries, target, missing }) => [
+const doctorRows = ({ machine, memory, gpu, kernels, libraries, target, missing }) => [
   ["processor", `${machine.processor}, ${machine.cores} cores`],
   ["instructions", machine.instructions.join(" ") || "-"],
   ["memory", `${memory.total_gb ?? "-"} GB, ${memory.available_gb ?? "-"} GB available`],
   ...(gpu.length
     ? gpu.map((one) => ["gpu", `${one.name}, ${one.memory_gb} GB, driver ${one.driver ?? "-"}`])
     : [["gpu", "none"]]),
+  ["compiled kernels", kernels?.cached ? DOCTOR.cached : DOCTOR.compiles],
   ["libraries", `torch ${libraries.torch}, transformers ${libraries.transformers}, specviz ${libraries.specviz}`],
   ["target", `${target.name}; draft ${target.draft ?? "none"}`],
   ["forward", `${target.backend} (${target.forward}), ${target.numbers}, on ${target.device}`],

@@ -18,6 +18,8 @@ function paint() {
   }
   if (data.models !== undefined && data.models !== window.SpecVizPage.chosenModels()) return;
   line.textContent = data.text || "";
+  const share = data.state === "loading" && /(\d{1,3})%/.exec(data.text || "");
+  line.style.setProperty("--share", share ? share[1] + "%" : "0%");
   line.dataset.state = data.state || "";
   line.hidden = !data.text;
   if (data.state === "error" && line.closest("#models")) line.append(" ", embedded);
