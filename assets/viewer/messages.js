@@ -213,6 +213,8 @@
       "{title} was faster than its accepted length allows: the machine changed meanwhile, so no speed is named.",
     "verdict.servers": " Servers keep a clock of their own and are not ranked.",
     "race.same": " wrote the same text as plain decoding, token for token: {tokens} compared.",
+    "race.price":
+      " A round gave {each} tokens and cost as much as {even} plain ones; guessing took {share} % of its time.",
     "race.differs": " differs from plain decoding at token {at}: ",
     "race.server.differs":
       " writes another text than plain decoding here, from its token {at} on: another engine, maybe another model.",

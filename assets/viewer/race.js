@@ -183,11 +183,23 @@
                   theirs,
                   because ? " (" + because + ")." : ".",
                 ],
+            priceWords(lane, v.base),
           ),
         );
       }
       this.notes.replaceChildren(...out);
     }
+  }
+  /* Why a lane was faster or not: what its rounds give, and what they cost. */
+  function priceWords(lane, base) {
+    const cost = SV.timing.against(lane, base)?.named ? SV.price.of(lane, base) : null;
+    if (!cost) return "";
+    const values = {
+      each: cost.each.toFixed(2),
+      even: cost.even.toFixed(2),
+      share: String(Math.round(100 * cost.share)),
+    };
+    return SV.messages.say("race.price", values);
   }
   /* What a lane wrote for all of several prompts, with its place among the lanes where times count. */
   function totalsCell(lane, ranking) {
@@ -210,5 +222,5 @@
       : SV.messages.say("race.server.differs", { at: String(d.at + 1) });
   }
 
-  SV.race = { Race };
+  SV.race = { Race, priceWords };
 })();

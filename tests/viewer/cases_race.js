@@ -97,6 +97,8 @@
       same(fast, { pays: SV.messages.say("headline.pays", { each: "1.00", even: "0.50" }), why: "" }, "a faster one");
       same(of(timed(3, "Few", 0.1, 0.1, 7)), null, "few rounds are chance");
       same(of(plain), null, "plain decoding has no price");
+      const cost = { each: "1.00", even: "0.50", share: "20" };
+      same(SV.race.priceWords(timed(4, "Fast", 0.01, 0.04), plain), SV.messages.say("race.price", cost), "the race says it, too");
     },
     "sampled lanes are other texts: no pass is counted against plain decoding"(SV) {
       const drawn = (id, title, seconds, count) => {
