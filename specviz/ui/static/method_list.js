@@ -275,7 +275,7 @@ function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, 
     go.append(source);
     const claims = card.claims.map((claim) => claimOf(claim, show));
     if (claims.length) claims.unshift(make("h4", "", card.claims.length > 1 ? "Claims" : "Claim"));
-    side.replaceChildren(title, make("p", "", card.summary), facts, ...claims, go);
+    side.replaceChildren(title, make("p", "", card.summary), ...claims, facts, go);
     for (const [key, { node }] of rows) node.classList.toggle("cur", key === card.key);
     if (matchMedia("(max-width: 760px)").matches) rows.get(card.key)?.node.after(side);
     else if (side.parentElement !== body) body.append(side);
