@@ -402,19 +402,25 @@ def outcomes(path: Path, target: str, suite: int = 0) -> dict[str, Outcome]:
     return found
 
 
-def drawn(found: dict[str, Outcome], count: int, seed: int) -> list[str]:
-    """Return ``count`` of the decided claims, drawn at random with this seed."""
-    decided = sorted(name for name, one in found.items() if one.verdict in DECIDED)
+def drawn(found: dict[str, Outcome], target: str, count: int, seed: int) -> list[str]:
+    """Return ``count`` of the claims that were decided on this target or on their own, drawn at random with
+    this seed."""
+    decided = sorted(
+        name
+        for name, one in found.items()
+        if one.verdict in DECIDED and one.target == (listed()[name][1].target or target)
+    )
     return random.Random(seed).sample(decided, min(count, len(decided)))
 
 
 def repeated(path: Path, target: str, found: dict[str, Outcome]) -> list[tuple[str, str, str]]:
-    """Return (claim, verdict, verdict on other prompts and seeds) of the claims that were repeated."""
+    """Return (claim, verdict, verdict on other prompts and seeds) of the claims that were repeated, each on
+    one target."""
     again = outcomes(path, target, 1)
     return [
         (name, found[name].verdict, one.verdict)
         for name, one in again.items()
-        if one.verdict in DECIDED and name in found
+        if one.verdict in DECIDED and name in found and found[name].target == one.target
     ]
 
 
