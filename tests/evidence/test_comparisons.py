@@ -42,6 +42,7 @@ def test_the_oracles_measured_rate_has_an_interval():
     rows = [row(cell, n, tried=100, accepted=70 + (-1) ** n) for n in range(8)]
     line = next(line for line in comparisons.page(rows).splitlines() if line.startswith("| acceptance 0.7"))
     assert "| 0.700 | +0.0% | 800 | 0.691 to 0.709 |" in line
+    assert "| acceptance" not in comparisons.page(rows[:1])
 
 
 @pytest.fixture(scope="module")
