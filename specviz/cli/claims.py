@@ -56,7 +56,7 @@ def claims(args: argparse.Namespace) -> int:
     path, target = Path(args.into), args.target or register().default
     first = ledger.outcomes(path, target)
     suite = 1 if args.again is not None else 0
-    names = ledger.drawn(first, target, args.again, args.draw) if suite else list(ledger.listed(only))
+    names = ledger.drawn(first, target, args.again or 0, args.draw) if suite else list(ledger.listed(only))
     found = {
         name: ledger.outcome(ledger.listed()[name][1], pairs, suite)
         for name, pairs in ledger.read_ledger(path, target, suite).items()
