@@ -4,8 +4,9 @@ longer the target's distribution; exact at temperature 0."""
 
 from __future__ import annotations
 
-from ...core import Knob, Method, Parts
+from ...core import Method, Parts
 from ...core.claim import Claim
+from . import TYPICAL_KNOBS
 
 
 def build(kit, floor: float, share: float, last: str, nodes: int, depth: int) -> Parts:
@@ -25,31 +26,7 @@ METHOD = Method(
     paper="Cai et al. 2024, arXiv 2401.10774",
     summary="Medusa's tree, judged as its authors do: a guess stays when the target finds it plausible.",
     exactness="approximate",
-    knobs=(
-        Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
-        Knob(
-            "share",
-            0.3,
-            0.01,
-            1.0,
-            "and one of at least this share of exp(-entropy), which is lower where many tokens are likely",
-        ),
-        Knob(
-            "last",
-            "argmax",
-            choices=("argmax", "typical", "distribution"),
-            help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
-            "or drawn from the target's whole distribution",
-        ),
-        Knob(
-            "nodes",
-            0,
-            0,
-            64,
-            "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)",
-        ),
-        Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
-    ),
+    knobs=TYPICAL_KNOBS,
     needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),
     look="Guesses kept although the target preferred others; the drift says by how much.",
     wins="At temperatures above 0, where the exact rule refuses good guesses by chance.",
