@@ -418,7 +418,7 @@ class FusedLayers(Llama):
             block = self.blocks[first]
             x = self.transform(block, self.attend(block, x, rotation, slots[first], at, mask, reads))
             first += 1
-        return super().run_blocks(x, rotation, slots, at, mask, first, last, wanted)
+        return super().run_blocks(x, rotation, slots, at, cast(Any, mask), first, last, wanted)
 
     def rotations_to(self, count: int) -> Tensor:
         """Return the rotations of the first ``count`` positions, [count, 1, head_dim / 2]."""
