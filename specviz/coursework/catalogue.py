@@ -75,7 +75,7 @@ def check(path: Path, key: str | None = None, student: str | None = None, find_w
     exercise = find(key) if key else exercise_of(source, path)
     report = Report(exercise.key, student if student is not None else student_of(source))
     try:
-        with Submission(path, source, exercise.seconds, exercise.threads) as code:
+        with Submission(path, source, exercise.seconds, exercise.threads, trains=exercise.trains) as code:
             report.closed = code.closed
             missing(code.functions, exercise.functions, path)
             exercise.check(code, report.student, report)

@@ -97,7 +97,7 @@ class Mistake:
 class Exercise:
     """One exercise. key: its name, and that of its text in starters/; functions: that a submission must define;
     numbers(student): the values that the starter's text gets; check(code, student, report): adds the steps to a
-    report; mistakes: that it knows; seconds, threads: limits of a submission; wrong(code, student,
+    report; mistakes: that it knows; seconds, threads: limits of a submission; trains: whether it uses an optimiser; wrong(code, student,
     report): finds the first wrong decision of a submission that failed, None if it has none."""
 
     key: str
@@ -108,6 +108,7 @@ class Exercise:
     mistakes: tuple[Mistake, ...] = ()
     seconds: float = 300.0
     threads: int = 1
+    trains: bool = False
     wrong: Callable[[Code, str, Report], WrongDecision | None] | None = None
 
 

@@ -31,6 +31,7 @@ TEXTS |= {
     "small.differs": "On the small target it differs from plain decoding at token {at}.",
     "certificate.pass": "{tokens} sampled tokens follow the target's distribution (p = {p:.2g}).",
     "certificate.fail": "{tokens} sampled tokens do not follow the target's distribution (p = {p:.2g}).",
+    "certificate.not_run": "Not tested, since decisions are wrong already.",
     "decisions.right": "{calls} drafts were accepted and rejected as the rule says ({tokens} tokens).",
     "decisions.known": "Yours behaves like {sentence}. Found after {tokens} tokens.",
     "decisions.impossible": "It wrote a token that the rule gives probability 0; found after {tokens} tokens.",

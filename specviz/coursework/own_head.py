@@ -185,4 +185,5 @@ OWN_HEAD = Exercise(
     MISTAKES,
     seconds=600.0,
     threads=2,
+    trains=True,
 )

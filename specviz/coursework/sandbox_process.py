@@ -411,6 +411,10 @@ def main() -> None:
 
     torch.set_num_threads(int(limits["threads"]))
     torch.ones(4, 4) @ torch.ones(4, 4)  # threads and libraries are opened now
+    if limits.get("trains"):  # torch makes a folder for its compiler with the first optimiser
+        weight = torch.nn.Parameter(torch.ones(2))
+        weight.sum().backward()
+        torch.optim.AdamW([weight]).step()
     readable = readable_places()
     closed = ["process"]
     if limit(int(limits["memory"]), int(limits["processor_seconds"])):

@@ -35,11 +35,17 @@ class SubmissionError(RuntimeError):
 
 class Submission:
     """A submission in its own process, as a context manager. path: of the file, for messages; source: its code;
-    seconds: processor time of the whole check; threads: of torch; closed: what the process gave up.
+    seconds: processor time of the whole check; threads: of torch; trains: whether it uses an optimiser; closed: what the process gave up.
     Raises SubmissionError."""
 
     def __init__(
-        self, path: Path, source: str, seconds: float = 300.0, threads: int = 1, memory: int = MEMORY
+        self,
+        path: Path,
+        source: str,
+        seconds: float = 300.0,
+        threads: int = 1,
+        memory: int = MEMORY,
+        trains: bool = False,
     ):
         self.name = path.name
         self._until = time.monotonic() + PATIENCE * seconds
@@ -49,6 +55,7 @@ class Submission:
             "processor_seconds": int(seconds * threads) + 30,
             "threads": threads,
             "name": self.name,
+            "trains": trains,
         }
         self._process = subprocess.Popen(
             [sys.executable, "-I", sandbox_process.__file__, json.dumps(limits)],

@@ -1,9 +1,9 @@
 """Do every lab as a student does, from an empty folder, and write what was seen to docs/labs.md:
-``python -m tests.coursework.sessions [LAB ...]``.
+``python -m tests.coursework.sessions [--resume] [LAB ...]``.
 
 Each submission is graded by the command, and runs in a process of its own. For each lab: the solution, three right ones in other
 styles, and known wrong ones with the sentence that each gets; then hostile ones. Results are kept in
-docs/labs.jsonl, so that a lab can be done again alone."""
+docs/labs.jsonl, so that a lab can be done again alone; --resume leaves out what is there already."""
 
 from __future__ import annotations
 
@@ -108,8 +108,11 @@ def submissions(exercise: Exercise) -> list[tuple[str, str, str]]:
     return [("starter", "as it is", ""), *right, *(one for one in wrong if one[2])][: 1 + len(right) + WRONG]
 
 
-def session(exercise: Exercise) -> None:
+def session(exercise: Exercise, resume: bool = False) -> None:
     """Do one lab from an empty folder, and keep a row for each submission."""
+    ledger = ROOT / "docs" / "labs.jsonl"
+    lines = ledger.read_text(encoding="utf-8").splitlines() if resume and ledger.exists() else []
+    there = {(row["lab"], row["kind"], row["name"]) for row in map(json.loads, lines)}
     with tempfile.TemporaryDirectory() as name:
         status, _, _ = command(
             "start", exercise.key, "--student", STUDENT, "--into", f"{name}/{exercise.key}"
@@ -118,6 +121,8 @@ def session(exercise: Exercise) -> None:
         folder = Path(name) / exercise.key
         starter = (folder / "starter.py").read_text(encoding="utf-8")
         for kind, what, source in submissions(exercise):
+            if (exercise.key, kind, what) in there:
+                continue
             text = handed_in(starter, exercise.key, source) if source else starter
             keep(graded(exercise.key, kind, what, folder, text))
 
@@ -160,9 +165,9 @@ def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
         "# The labs, graded",
         "",
         "Every lab was started in an empty folder, and each submission graded by `specviz labs check`; each submission ran in a",
-        "process of its own. Written by `python -m tests.coursework.sessions`; seconds are of the whole command, with its start. The grader's power",
+        "process of its own. Written by `python -m tests.coursework.sessions`; seconds are of the whole check. The grader's power",
         "and false alarms over 200 checks: `python -m tests.coursework.power 200`, results in [the log](log/2026-11/house.md).",
-        f"Machine: {facts['processor']}, {facts['cores']} cores, shared with other work while this ran.",
+        f"Machine: {facts['processor']}, {facts['cores']} cores, beside other work (load average {facts['load_average']}).",
         "",
         "| lab | right ones passed | wrong ones caught | of these named | longest check, s |",
         "|---|---|---|---|---|",
@@ -194,11 +199,12 @@ def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
 
 def main(names: list[str]) -> None:
     """Do the named labs ("hostile" is one), or all of them."""
-    for name in names or [*RIGHT, "hostile"]:
+    labs = [name for name in names if name != "--resume"] or [*RIGHT, "hostile"]
+    for name in labs:
         if name == "hostile":
             hostile()
         else:
-            session(catalogue.find(name))
+            session(catalogue.find(name), "--resume" in names)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,30 @@ def test_calls_carry_tensors_and_seeded_random_numbers():
         assert {"process", "limits", "audit hook"} <= set(submission.closed)
 
 
+OPTIMISER = """
+import torch
+
+def f(x):
+    layer = torch.nn.Linear(4, 4)
+    optimiser = torch.optim.AdamW(layer.parameters(), lr=0.1)
+    losses = []
+    for _ in range(3):
+        loss = torch.nn.functional.cross_entropy(layer(x), torch.tensor([0, 1]))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss))
+    return losses
+"""
+
+
+@linux
+def test_a_submission_that_trains_may_use_an_optimiser():
+    with Submission(Path("mine.py"), OPTIMISER, 60, trains=True) as submission:
+        first, _, last = submission.call("f", torch.ones(2, 4), seconds=30.0)
+    assert last < first
+
+
 # the same without the audit hook, which Python code may get around
 KERNEL = """
 import socket
