@@ -88,7 +88,7 @@ def graded(key: str, kind: str, name: str, folder: Path, text: str) -> dict[str,
         "passed": report["passed"] and status == 0,
         "checks": len(report["checks"]),
         "behaves_like": report["behaves_like"],
-        "sentence": shown["sentence"] if shown else "",
+        "sentence": shown["sentence"].replace(f"{ROOT}/", "") if shown else "",
         "caught_after": next(
             (
                 c["figures"].get("caught_after_tokens")
