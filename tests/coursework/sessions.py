@@ -164,9 +164,9 @@ def page(rows: list[dict[str, Any]], facts: dict[str, Any]) -> str:
     lines = [
         "# The labs, graded",
         "",
-        "Every lab was started in an empty folder, and each submission graded by `specviz labs check`; each submission ran in a",
-        "process of its own. Written by `python -m tests.coursework.sessions`; seconds are of the whole check. The grader's power",
-        "and false alarms over 200 checks: `python -m tests.coursework.power 200`, results in [the log](log/2026-11/house.md).",
+        "Every lab was started in an empty folder, and each submission graded by `specviz labs check`; each ran in a process of its",
+        "own. Written by `python -m tests.coursework.sessions`; seconds are of the whole check. How often every wrong variant is caught,",
+        "after how many tokens, and false alarms of right ones: `python -m tests.coursework.power 200`.",
         f"Machine: {facts['processor']}, {facts['cores']} cores, beside other work (load average {facts['load_average']}).",
         "",
         "| lab | right ones passed | wrong ones caught | of these named | longest check, s |",
