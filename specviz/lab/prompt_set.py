@@ -150,7 +150,7 @@ def _lanes(payload: dict[str, Any]) -> list[_Lane]:
 
 
 def _lane(given: Any) -> _Lane:
-    one = {"method": given} if isinstance(given, str) else given
+    one: Any = {"method": given} if isinstance(given, str) else given
     if not isinstance(one, dict) or not isinstance(one.get("method"), str):
         raise SessionError(f"Name 1 to {MOST_METHODS} methods.", "lab.methods")
     method = find_method(one["method"])

@@ -1008,6 +1008,11 @@ def test_the_dock_is_one_row_until_a_prompt_is_written(visit, size):
     page.click(".headline")
     page.wait_for_function("!document.querySelector('#dock').classList.contains('used')")
     assert page.locator("#dock").bounding_box()["y"] == top
+    open_fields(page)
+    assert page.locator("#dock").bounding_box()["y"] < top
+    run(page)  # its answer needs the room
+    assert page.get_attribute(".pg-set", "aria-expanded") == "false"
+    assert page.locator("#dock").bounding_box()["y"] == top
 
 
 @pytest.mark.thorough

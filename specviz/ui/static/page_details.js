@@ -113,7 +113,13 @@
     "input",
     (event) => event.isTrusted && typing(event) && use(true),
   ); /* Run fills the field under the pointer */
-  const foldSoon = () => setTimeout(() => use(false));
+  /* A run begins: its answer needs the room, also that of the open settings. */
+  const foldSoon = () =>
+    setTimeout(() => {
+      use(false);
+      if (document.querySelector("#dock.open"))
+        /** @type {HTMLElement | null} */ (document.querySelector(".pg-set"))?.click();
+    });
   document.addEventListener("click", (event) => event.target.closest?.("#run") && foldSoon());
   document.addEventListener("keydown", (event) => {
     if (typing(event) && event.key === "Enter" && !event.shiftKey) foldSoon();
