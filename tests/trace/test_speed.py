@@ -95,19 +95,19 @@ def _race(loaded) -> list[LaneTimes]:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("target", ["Llama-specviz-16M", "SmolLM2-135M-Instruct"])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("burners", [1, 2])
-def test_the_interval_holds_beside_processes_that_burn_cores(burners: int, threads: int) -> None:
+def test_the_interval_holds_beside_processes_that_burn_cores(burners: int, threads: int, target: str) -> None:
     """Ten races beside one and two busy processes; the reference is the median of five quiet ones with the
-    same number of threads. Needs a machine on which nothing else runs."""
-    import torch
-
+    same number of threads, of torch or of the compiled pass. Needs a machine on which nothing else runs."""
     from specviz import load
+    from specviz.core.threads import set_thread_count, thread_count
 
-    loaded = load("Llama-specviz-16M")
-    before = torch.get_num_threads()
+    loaded = load(target)
+    before = thread_count()
     processes = [multiprocessing.Process(target=_burn, daemon=True) for _ in range(burners)]
-    torch.set_num_threads(threads)
+    set_thread_count(threads, loaded.compiled)
     try:
         _race(loaded)
         quiet = sorted(speedup(*_race(loaded)).value or 0.0 for _ in range(5))[2]
@@ -115,10 +115,10 @@ def test_the_interval_holds_beside_processes_that_burn_cores(burners: int, threa
             process.start()
         found = [speedup(*_race(loaded)) for _ in range(10)]
     finally:
-        torch.set_num_threads(before)
+        set_thread_count(before, loaded.compiled)
         for process in processes:
             if process.is_alive():
                 process.terminate()
     held = sum(one.named and one.low <= quiet <= one.high for one in found)
-    print(f"threads {threads}, burners {burners}: quiet {quiet:.2f}, {held} of {len(found)}", found)
+    print(f"{target}, threads {threads}, burners {burners}: quiet {quiet:.2f}, {held} of {len(found)}", found)
     assert held >= ENOUGH * len(found)
