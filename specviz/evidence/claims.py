@@ -452,14 +452,18 @@ def cards(found: dict[str, Outcome], path: Path, target: str, when: str) -> dict
 
 
 def false_discoveries(outcomes: Iterable[Outcome]) -> dict[str, float]:
-    """Return {tried, shown, by_chance, rate}: how many claims were decided or given up, how many are shown,
-    how many of them at most would be expected if none had an effect (half of LEVEL each), and the
-    false-discovery rate that this bounds (Benjamini and Hochberg)."""
-    tried = [one for one in outcomes if one.verdict in DECIDED]
+    """Return {tried, open, shown, by_chance, rate}: how many claims were tried to the end, how many were read
+    and are open, how many are shown, how many of all these at most would be expected to be shown if none
+    had an effect (half of LEVEL each), and the false-discovery rate that this bounds (Benjamini and
+    Hochberg)."""
+    some = list(outcomes)
+    tried = [one for one in some if one.verdict in DECIDED]
+    still_open = sum(one.verdict == OPEN and one.p is not None for one in some)
     shown = sum(one.verdict == SHOWN for one in tried)
-    by_chance = len(tried) * LEVEL / 2
+    by_chance = (len(tried) + still_open) * LEVEL / 2
     return {
         "tried": len(tried),
+        "open": still_open,
         "shown": shown,
         "by_chance": by_chance,
         "rate": min(1.0, by_chance / max(1, shown)),
@@ -557,7 +561,8 @@ TEXTS = {
     "summary": "Each claim is tried on {target} (or on the target that its condition names), the method beside its own baseline on the "
     "same prompts and seeds, in turns, until the interval of the mean effect excludes no effect (read after {looks} pairs, or when the "
     "prompts are used up; level {level:g} over all readings). Of {all} claims {tried} were tried to the end: {shown} are shown, "
-    "{opposite} opposite, {not_shown} not shown. If none of them had an effect, {by_chance:.2g} would be shown by chance; so at most "
+    "{opposite} opposite, {not_shown} not shown; {open} more were read and are open, and strong effects are decided first. If no claim "
+    "that was read had an effect, {by_chance:.2g} would be shown by chance; so at most "
     "{rate:.0%} of those shown are expected to be false. The quantities are counts and do not depend on the machine's speed; modelled "
     "times count passes. The papers' figures are of other models and mostly of times; they say what is claimed, not what to expect.",
     "again": "Of claims drawn at random {count} were repeated to the end, with other seeds on other prompts: {same} have the same verdict. {names}.",

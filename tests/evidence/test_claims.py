@@ -203,6 +203,8 @@ def test_chance_is_counted_from_the_claims_that_were_tried():
     rate = ledger.false_discoveries(some)
     assert rate["tried"] == 10 and rate["shown"] == 8
     assert rate["by_chance"] == 0.25 and rate["rate"] == pytest.approx(0.25 / 8)
+    read = ledger.false_discoveries([*some, Outcome(OPEN, 6, p=0.3), Outcome(OPEN, 6, p=0.1)])
+    assert (read["tried"], read["open"], read["by_chance"]) == (10, 2, pytest.approx(0.3))
 
 
 class Here:
