@@ -565,7 +565,8 @@ TEXTS = {
     "that was read had an effect, {by_chance:.2g} would be shown by chance; so at most "
     "{rate:.0%} of those shown are expected to be false. The quantities are counts and do not depend on the machine's speed; modelled "
     "times count passes. The papers' figures are of other models and mostly of times; they say what is claimed, not what to expect.",
-    "again": "Of claims drawn at random {count} were repeated to the end, with other seeds on other prompts: {same} have the same verdict. {names}.",
+    "again": "Of claims drawn at random {count} were repeated to the end, with other seeds on other prompts: {same} have the same "
+    "verdict. {names}.",
     "written": "{when}; written by `{command}`.",
     "head": "| method | claim | condition | the paper | baseline to method | effect | pairs | verdict |",
 }
