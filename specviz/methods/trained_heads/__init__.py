@@ -6,6 +6,29 @@ FAMILY = Family(
     place=5,
     founder="medusa",
 )
+# Knobs that several heads have
+GAIN = Knob(
+    "gain",
+    0.2,
+    0.0,
+    2.0,
+    "a level is grown while the one before it added more than this to the expected accepted "
+    "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
+)
+TOP_K = Knob(
+    "top_k",
+    2,
+    1,
+    10,
+    "nodes of a level that go on, and children of each; the paper takes 10 on a GPU",
+)
+TREE_NODES = Knob(
+    "nodes",
+    0,
+    0,
+    64,
+    "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)",
+)
 TYPICAL_KNOBS = (  # of Medusa's typical acceptance on a tree of heads
     Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
     Knob(
@@ -22,12 +45,6 @@ TYPICAL_KNOBS = (  # of Medusa's typical acceptance on a tree of heads
         help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
         "or drawn from the target's whole distribution",
     ),
-    Knob(
-        "nodes",
-        0,
-        0,
-        64,
-        "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)",
-    ),
+    TREE_NODES,
     Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
 )

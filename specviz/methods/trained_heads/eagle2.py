@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from ...core import Knob, Method, Parts
 from ...core.claim import Claim
+from . import GAIN, TOP_K
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float, with_temperature: bool) -> Parts:
@@ -26,13 +27,7 @@ METHOD = Method(
     paper="Li et al. 2024, arXiv 2406.16858",
     summary="EAGLE's head grows the tree where it is sure of itself, then keeps the most promising nodes of all levels.",
     knobs=(
-        Knob(
-            "top_k",
-            2,
-            1,
-            10,
-            "nodes of a level that go on, and children of each; the paper takes 10 on a GPU",
-        ),
+        TOP_K,
         Knob("depth", 6, 1, 8, "levels grown at most, a pass of the head each"),
         Knob(
             "nodes",
@@ -42,14 +37,7 @@ METHOD = Method(
             "nodes kept in the end; the paper takes 60 on a GPU; with the root five are six tokens, as many as a "
             "CPU without AVX-512 multiplies at once",
         ),
-        Knob(
-            "gain",
-            0.2,
-            0.0,
-            2.0,
-            "a level is grown while the one before it added more than this to the expected accepted "
-            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
-        ),
+        GAIN,
         Knob(
             "with_temperature",
             False,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
 from ....core.claim import Claim
+from .. import GAIN, TOP_K
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
@@ -25,23 +26,10 @@ METHOD = Method(
     paper="Li et al. 2025, arXiv 2503.01840",
     summary="EAGLE's idea with early, middle and late states of the target joined, and a head that practised on its own guesses.",
     knobs=(
-        Knob(
-            "top_k",
-            2,
-            1,
-            10,
-            "nodes of a level that go on, and children of each; the paper takes 10 on a GPU",
-        ),
+        TOP_K,
         Knob("depth", 6, 1, 8, "levels grown at most, a pass of the head each"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
-        Knob(
-            "gain",
-            0.2,
-            0.0,
-            2.0,
-            "a level is grown while the one before it added more than this to the expected accepted "
-            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
-        ),
+        GAIN,
     ),
     needs=frozenset({"head:eagle3", "tap:layer", "embed", "head", "tree"}),
     look="How far down the tree stays right: the head was trained on its own guesses, so deep positions should lose less than EAGLE's.",

@@ -8,6 +8,7 @@ from ....core import Knob, Method, Parts
 from ....core.claim import Claim
 from ....core.note_kind import IDS as NOTE_IDS
 from ....core.note_kind import note
+from .. import GAIN, TOP_K
 
 
 def build(kit, vocabulary: int, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
@@ -38,23 +39,10 @@ METHOD = Method(
             262144,
             "most frequent tokens that may be drafted; the paper takes a quarter of the target's",
         ),
-        Knob(
-            "top_k",
-            2,
-            1,
-            10,
-            "nodes of a level that go on, and children of each; the paper takes 10 on a GPU",
-        ),
+        TOP_K,
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the paper takes 6"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the paper takes 60 on a GPU"),
-        Knob(
-            "gain",
-            0.2,
-            0.0,
-            2.0,
-            "a level is grown while the one before it added more than this to the expected accepted "
-            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
-        ),
+        GAIN,
     ),
     needs=frozenset({"head:eagle", "tap:final", "embed", "head", "tree", "store:text"}),
     look="Rare words: names and numbers that are not among the frequent tokens are never drafted, the target writes them itself.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from ....core import Knob, Method, Parts, Trained
 from ....core.claim import Claim
 from ....core.note_kind import note
+from .. import GAIN, TOP_K
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
@@ -26,23 +27,10 @@ METHOD = Method(
     summary="EAGLE-2 whose head no longer has to choose: one of its states says the next token, another is handed on to the "
     "next step.",
     knobs=(
-        Knob(
-            "top_k",
-            2,
-            1,
-            10,
-            "nodes of a level that go on, and children of each; the paper takes 10 on a GPU",
-        ),
+        TOP_K,
         Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the authors' scripts take 6"),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
-        Knob(
-            "gain",
-            0.2,
-            0.0,
-            2.0,
-            "a level is grown while the one before it added more than this to the expected accepted "
-            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
-        ),
+        GAIN,
     ),
     needs=frozenset({"head:fspad", "tap:final", "embed", "head", "tree"}),
     look="How unlike the two states are: where they are the same, EAGLE's one state would have done.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from ....core import Knob, Method, Parts, Trained
 from ....core.claim import Claim
 from ....core.note_kind import note
+from .. import GAIN
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
@@ -44,14 +45,7 @@ METHOD = Method(
             "levels of the tree, two of them serial, as far as MLPs were trained; the authors' scripts take 7",
         ),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 63 on a GPU"),
-        Knob(
-            "gain",
-            0.2,
-            0.0,
-            2.0,
-            "a level is grown while the one before it added more than this to the expected accepted "
-            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
-        ),
+        GAIN,
     ),
     needs=frozenset({"head:gumiho", "tap:final", "embed", "head", "tree"}),
     look="The levels after the second: they cost no pass of the head, however deep the tree is.",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
 from ....core.claim import Claim
+from .. import TREE_NODES
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
@@ -25,13 +26,7 @@ METHOD = Method(
     paper="Ankner et al. 2024, arXiv 2402.05109",
     summary="Heads on the target that read their own earlier guesses, so that what they draft hangs together.",
     knobs=(
-        Knob(
-            "nodes",
-            0,
-            0,
-            64,
-            "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)",
-        ),
+        TREE_NODES,
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),
     needs=frozenset({"head:hydra", "head", "embed", "tap:final", "tree"}),

@@ -7,6 +7,7 @@ from __future__ import annotations
 from ....core import Knob, Method, Parts, Trained
 from ....core.claim import Claim
 from ....core.note_kind import note
+from .. import GAIN
 
 
 def build(kit, top_k: int, depth: int, nodes: int, gain: float) -> Parts:
@@ -41,14 +42,7 @@ METHOD = Method(
             "levels of the tree, of which the last needs no pass; the authors' scripts take 6",
         ),
         Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
-        Knob(
-            "gain",
-            0.2,
-            0.0,
-            2.0,
-            "a level is grown while the one before it added more than this to the expected accepted "
-            "length (on a GPU always, because asking synchronises); 0, as published: while a node of it could be kept",
-        ),
+        GAIN,
     ),
     needs=frozenset({"head:jakiro", "tap:final", "embed", "head", "tree"}),
     look="Which expert spoke for each token, and how the last level fares, whose parents never went through the head.",

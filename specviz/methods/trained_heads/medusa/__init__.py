@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ....core import Knob, Method, Parts, Trained
 from ....core.claim import Claim
+from .. import TREE_NODES
 
 
 def build(kit, nodes: int, depth: int) -> Parts:
@@ -26,13 +27,7 @@ METHOD = Method(
     paper="Cai et al. 2024, arXiv 2401.10774",
     summary="Extra heads on the target guess the next few tokens all at once; a sparse tree of their guesses is checked in one pass.",
     knobs=(
-        Knob(
-            "nodes",
-            0,
-            0,
-            64,
-            "nodes of the tree; 0: as many as the heads were calibrated for (63 for the authors' heads)",
-        ),
+        TREE_NODES,
         Knob("depth", 4, 1, 8, "most heads used, one a token ahead"),
     ),
     needs=frozenset({"head:medusa", "head", "tap:final", "tree"}),
