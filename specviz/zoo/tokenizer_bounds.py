@@ -1,5 +1,5 @@
-"""Refuse a tokenizer.json that would take minutes or all memory: the package ``tokenizers`` does not bound what it
-is told to do, and a failed allocation ends the process."""
+"""Refuse a tokenizer.json that would take minutes or all memory: the package ``tokenizers`` has no bounds of its own,
+and a failed allocation ends the process."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-MOST_ADDED = 20_000  # added tokens; published models have up to 7,000
-MOST_GROWTH = (
-    64.0  # times a text may grow by replacements; usual: 3, a space that becomes one character of three bytes
-)
+MOST_ADDED = 20_000  # added tokens
+MOST_GROWTH = 64.0  # times a text may grow by replacements
 LONGEST_TEXT = 1000  # characters that a step may put before or between texts
 
 
