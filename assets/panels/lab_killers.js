@@ -52,7 +52,8 @@
       K.head(
         "Right text, low acceptance",
         K.lead(
-          "A draft head that is wired wrongly drafts badly, and verification hides it: the text stays the target\u2019s. Only the " +
+          "A draft head that is wired wrongly drafts badly, and verification hides it: the text stays the target\u2019s. " +
+            "Only the " +
             "accepted length tells. Put a mistake in, and compare.",
         ),
       ),
@@ -65,7 +66,8 @@
       el(
         "div",
         { class: "pn-idle" },
-        "The engine runs the EAGLE head of the small target (16 million parameters) as it was trained, then with what you chose, " +
+        "The engine runs the EAGLE head of the small target (16 million parameters) as it was trained, " +
+          "then with what you chose, " +
           "at temperature 0.",
       ),
     );
@@ -156,7 +158,8 @@
           ? el(
               "p",
               { class: "pn-help" },
-              "The template is part of the prompt, so that the second text answers another prompt. Each equals plain decoding of its own.",
+              "The template is part of the prompt, so that the second text answers another prompt. " +
+                "Each equals plain decoding of its own.",
             )
           : null,
         plot.root,

@@ -69,7 +69,8 @@
       el(
         "p",
         { class: "pn-prose" },
-        "The model thinks freely, and only its answer follows the grammar. The thought may end in the middle of a draft. The small " +
+        "The model thinks freely, and only its answer follows the grammar. " +
+          "The thought may end in the middle of a draft. The small " +
           "models here have no format for thoughts: the first full stop ends it.",
       ),
       el("div", { class: "pn-row" }, press),

@@ -7,7 +7,7 @@ that also uses them then takes twice as long. So torch gets one thread beside a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -32,7 +32,7 @@ def set_thread_count(count: int, compiled: bool = False) -> None:
 
 
 @contextmanager
-def thread_limit(most: int) -> Iterator[None]:
+def thread_limit(most: int) -> Generator[None]:
     """Context in which passes and torch's operations on this thread use at most ``most`` threads."""
     before = torch.get_num_threads()
     outer = getattr(_limits, "most", None)
