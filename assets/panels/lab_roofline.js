@@ -131,16 +131,20 @@
           "p",
           null,
           m.routed
-            ? "Each row may need other experts, so that a pass with a draft reads more weights than one with a single row. Routing is " +
+            ? "Each row may need other experts, so that a pass with a draft reads more weights " +
+                "than one with a single row. Routing is " +
                 "taken as even and independent; neighbouring tokens share experts in fact. "
             : "",
-          `Left out: keys and values (${(m.kv / 1024).toFixed(0)} KiB a token, so ${kv.toFixed(1)} GB read in every pass after 32,768 tokens), ` +
-            "the start of kernels, communication between cards, attention\u2019s own arithmetic, and that no card reaches its data sheet.",
+          `Left out: keys and values (${(m.kv / 1024).toFixed(0)} KiB a token, ` +
+            `so ${kv.toFixed(1)} GB read in every pass after 32,768 tokens), ` +
+            "the start of kernels, communication between cards, attention\u2019s own arithmetic, " +
+            "and that no card reaches its published figures.",
         ),
         el(
           "p",
           { class: "pn-small" },
-          "NVIDIA\u2019s data sheets for H100 SXM and HGX B200, dense; M4: bandwidth from Apple, arithmetic 1,280 lanes \u00d7 2 \u00d7 1.47 GHz. " +
+          "Published figures of H100 SXM and HGX B200, dense, and of the M4\u2019s bandwidth; " +
+            "its arithmetic is 1,280 lanes \u00d7 2 \u00d7 1.47 GHz. " +
             "Parameters: from the models\u2019 configurations.",
         ),
       );
