@@ -368,22 +368,28 @@ def quantise(x, width, out, floor):
 
 
 @compiled
-def fine_steps(width):
-    """Return into how many parts a step of int8 is divided by inputs of 16 bits: a power of two at which
-    ``width`` products fit an int32 sum."""
-    parts = 128
-    while 127 * 128 * parts * width > 2147483647:
-        parts //= 2
-    return parts
+def fine_steps(length, width):
+    """Return into how many parts a step of int8 is divided by a row of 16 bits: at most 128, and so few that
+    its products with any int8 weights fit an int32 sum. length: sum of the row's magnitudes, in steps of
+    int8."""
+    return min(128, int((16909320.0 - width) / (1.001 * length + 1.0)))
 
 
 @compiled
-def quantise_16(x, width, out, parts, floor, weight):
-    """Quantise a row to 16 bits, in steps of int8 divided by ``parts``: to int16 where products take them,
-    otherwise to two rows of int8, the second for the parts. Return (the step times 127, the sums of the
-    rows). floor: as in ``quantise``; weight: address of numbers that multiply the row, 0 for none."""
+def quantise_16(x, width, out, floor, weight):
+    """Quantise a row to 16 bits, in steps of int8 divided by ``fine_steps``: to int16 where products take
+    them, otherwise to two rows of int8, the second for the parts of a step. Return (the step times 127, the
+    sum of the row, the parts). floor: as in ``quantise``; weight: address of numbers that multiply the row,
+    0 for none."""
     most, squares = row_maximum(x, width, weight)
     factor = splat(127.0 / most)
+    length = splat(0.0)
+    for i in range(0, width, 16):
+        v = load(x + 4 * i)
+        if weight:
+            v = mul(v, load(weight + 4 * i))
+        length = add(length, magnitude(mul(v, factor)))
+    parts = fine_steps(total(length), width)
     fine = splat(float(parts))
     whole = splat(0.0)
     rest = splat(0.0)
@@ -392,34 +398,31 @@ def quantise_16(x, width, out, parts, floor, weight):
         if weight:
             v = mul(v, load(weight + 4 * i))
         v = mul(v, factor)
+        r = rounded(v)
+        f = rounded(mul(sub(v, r), fine))
         if INPUT_BYTES == 2:
-            v = mul(v, fine)
-            store_bytes(out + 2 * i, v)
-            whole = add(whole, rounded(v))
+            store_bytes(out + 2 * i, fma(r, fine, f))
         else:
-            r = rounded(v)
-            f = mul(sub(v, r), fine)
-            store_bytes(out + i, v)
+            store_bytes(out + i, r)
             store_bytes(out + width + i, f)
-            whole = add(whole, r)
-            rest = add(rest, rounded(f))
+        whole = add(whole, r)
+        rest = add(rest, f)
     if floor >= 0.0:
         most = most / (squares + floor) ** 0.5
-    return most, total(whole), total(rest)
+    return most, int(total(whole)) * parts + int(total(rest)), parts
 
 
 @apart
 def quantise_rows(x, width, first, end, out, steps, sums, floor, weight, fine):
     """Quantise rows first..end of x [rows, width] to ``out``. fine: to 16 bits, 2 width bytes each
     (``quantise_16``); only then ``weight`` is used."""
-    parts = fine_steps(width)
     for r in range(first, end):
         at = x + 4 * r * width
         if fine:
-            step, whole, rest = quantise_16(at, width, out + 2 * r * width, parts, floor, weight)
+            step, whole, parts = quantise_16(at, width, out + 2 * r * width, floor, weight)
             store_float(steps + 4 * r, step / parts)
-            store_int(sums + 8 * r, int(whole) * WEIGHT_OFFSET)
-            store_int(sums + 8 * r + 4, int(rest) * WEIGHT_OFFSET)
+            store_int(sums + 8 * r, whole * WEIGHT_OFFSET)
+            store_int(sums + 8 * r + 4, parts)
         else:
             step, whole = quantise(at, width, out + INPUT_BYTES * r * width, floor)
             store_float(steps + 4 * r, step)
@@ -562,15 +565,15 @@ def product_rows(n, fine):
 @compiled
 def product_value(products, r, c, columns, steps, sums, scales, bias, place, fine):
     """Return 16 outputs of row r and column c of a block: sums of integers, times the scales of the outputs
-    and the step of the row. fine: 0, or of inputs of 16 bits the parts of a step (``fine_steps``)."""
-    if fine == 0:
+    and the step of the row. fine: the inputs have 16 bits."""
+    if not fine:
         v = load_sums(products + (r * columns + c) * 64, load_int(sums + 4 * r))
     elif INPUT_BYTES == 2:
         v = load_sums(products + (r * columns + c) * 64, load_int(sums + 8 * r))
     else:
         at = products + (2 * r * columns + c) * 64
         less = load_int(sums + 8 * r)
-        v = load_sums_16(at, less, at + columns * 64, load_int(sums + 8 * r + 4), fine)
+        v = load_sums_16(at, at + columns * 64, load_int(sums + 8 * r + 4), less)
     v = mul(mul(v, load(scales + place)), splat(load_float(steps + 4 * r)))
     if bias:
         v = add(v, load(bias + place))
@@ -588,14 +591,13 @@ def product(m, t, nt, x, width, n, steps, sums, products, out, stride, fine, add
     bias = load_long(m + 8 * BIAS)
     function = load_long(m + 8 * PRODUCT)
     rows = product_rows(n, fine)
-    parts = fine_steps(width) if fine else 0
     for b in range(blocks * t // nt, blocks * (t + 1) // nt):
         at = w + b * width * columns * 16
         call_product(function, at, x, INPUT_BYTES * width, width // 4, rows, products)
         for r in range(n):
             for c in range(columns):
                 place = (b * columns + c) * 64
-                v = product_value(products, r, c, columns, steps, sums, scales, bias, place, parts)
+                v = product_value(products, r, c, columns, steps, sums, scales, bias, place, fine)
                 to = out + r * stride * 4 + place
                 if adds:
                     v = add(v, load(to))
@@ -636,7 +638,6 @@ def qkv_product(M, m, t, nt, x, width, n, steps, sums, products, rows, layer, q,
     function = load_long(m + 8 * PRODUCT)
     heads = load_long(M + 8 * HEADS)
     head_dim = load_long(M + 8 * HEAD_DIM)
-    parts = fine_steps(width) if fine else 0
     for b in range(blocks * t // nt, blocks * (t + 1) // nt):
         at = w + b * width * columns * 16
         call_product(function, at, x, INPUT_BYTES * width, width // 4, product_rows(n, fine), products)
@@ -645,7 +646,7 @@ def qkv_product(M, m, t, nt, x, width, n, steps, sums, products, rows, layer, q,
             at_q = q + r * heads * head_dim * 4
             for c in range(columns):
                 o = b * columns + c
-                v = product_value(products, r, c, columns, steps, sums, scales, bias, o * 64, parts)
+                v = product_value(products, r, c, columns, steps, sums, scales, bias, o * 64, fine)
                 store_head(M, row, layer, o * 16 // head_dim, o * 16 % head_dim, v, at_q)
 
 
@@ -693,7 +694,6 @@ def gate_up_product(m, t, nt, x, width, n, steps, sums, products, act, inner, fi
     one = splat(1.0)
     minus = splat(-1.4426950408889634)
     each = product_rows(n, fine)
-    parts = fine_steps(width) if fine else 0
     ups = products + each * columns * 64
     for b in range(pairs * t // nt, pairs * (t + 1) // nt):
         size = width * columns * 16
@@ -702,9 +702,9 @@ def gate_up_product(m, t, nt, x, width, n, steps, sums, products, act, inner, fi
         for r in range(n):
             for c in range(columns):
                 at = (2 * b * columns + c) * 64
-                g = product_value(products, r, c, columns, steps, sums, scales, bias, at, parts)
+                g = product_value(products, r, c, columns, steps, sums, scales, bias, at, fine)
                 at += columns * 64
-                u = product_value(ups, r, c, columns, steps, sums, scales, bias, at, parts)
+                u = product_value(ups, r, c, columns, steps, sums, scales, bias, at, fine)
                 silu = div(g, add(one, pow2(mul(g, minus))))
                 store(act + r * inner * 4 + (b * columns + c) * 64, mul(silu, u))
 

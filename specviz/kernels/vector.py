@@ -248,13 +248,12 @@ def load_sums(b, address, offset):
     return b.sitofp(b.sub(_load(b, INTS, address, 4), _splat(b, offset)), FLOATS)
 
 
-@_operation(vector, ADDRESS, INT, ADDRESS, INT, INT)
-def load_sums_16(b, coarse, less, fine, less_fine, scale):
-    """Return 16 int32 sums of a coarse part times ``scale`` plus those of a fine part, as floats; less,
-    less_fine: subtracted first."""
-    whole = b.sub(_load(b, INTS, coarse, 4), _splat(b, less))
-    rest = b.sub(_load(b, INTS, fine, 4), _splat(b, less_fine))
-    return b.sitofp(b.add(b.mul(whole, _splat(b, scale)), rest), FLOATS)
+@_operation(vector, ADDRESS, ADDRESS, INT, INT)
+def load_sums_16(b, coarse, fine, parts, offset):
+    """Return 16 int32 sums of a coarse part times ``parts`` plus those of a fine part minus ``offset``, as
+    floats."""
+    whole = b.mul(_load(b, INTS, coarse, 4), _splat(b, parts))
+    return b.sitofp(b.sub(b.add(whole, _load(b, INTS, fine, 4)), _splat(b, offset)), FLOATS)
 
 
 @_operation(vector, FLOAT)

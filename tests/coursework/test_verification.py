@@ -83,7 +83,7 @@ def test_the_whole_check_passes_the_solution_and_fails_a_mistake():
     expected = v._token_answers("ada")
     report = Report("token_rejection", "ada")
     v.TOKEN_REJECTION.check(TrustedCode(s.TOKEN["solution"] + f"\nANSWER = {expected}"), "ada", report)
-    assert report.passed and report.score == 1 and len(report.checks) == 4
+    assert report.passed and report.score == 1 and len(report.checks) == 5
     report = Report("token_rejection", "ada")
     v.TOKEN_REJECTION.check(TrustedCode(v.TOKEN.known[0].source), "ada", report)
     failed = {check.name for check in report.checks if not check.ok}

@@ -65,8 +65,10 @@ FIRST = {  # tried by ``make test``: what failed before, and one of each request
 def loaded():
     """The default target, with a chat template that reads tools."""
     found = load(device="cpu")
-    found.tokenizer.chat_template += "{% if tools %}{% endif %}"
+    template = found.tokenizer.chat_template
+    found.tokenizer.chat_template = template + "{% if tools %}{% endif %}"
     yield found
+    found.tokenizer.chat_template = template  # other tests share the tokenizer
     forget()
 
 

@@ -28,7 +28,8 @@ def by_hand(weight, bias, x, fine=False):
     whole = scaled.round()
     product = whole.double() @ numbers.double().t()
     if fine:
-        parts = 128 if x.shape[1] <= 1032 else 64 if x.shape[1] <= 2064 else 32
+        lengths = scaled.abs().double().sum(1, keepdim=True)
+        parts = ((16909320 - x.shape[1]) / (1.001 * lengths + 1)).floor().clamp(max=128)
         product += ((scaled - whole) * parts).round().double() @ numbers.double().t() / parts
     return (product * steps.double() / MOST * largest.double() + bias).float()
 
@@ -47,6 +48,15 @@ def test_products_are_those_of_integers(shape, fine):
         assert torch.equal(layer(x[-1:]), found[-1:])  # the same bits alone
         apart = float((found - F.linear(x, weight, bias)).norm() / F.linear(x, weight, bias).norm())
         assert 1e-4 < apart < 0.03
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_sums_as_large_as_can_be_stay_integers(sign):
+    weight = torch.full((32, 4096), 0.5)
+    x = torch.full((3, 4096), sign)
+    found = CompiledInt8Linear(weight, None, True)(x)
+    assert torch.allclose(found, torch.full((3, 32), 2048.0 * sign), rtol=1e-5)
 
 
 @torch.inference_mode()

@@ -365,8 +365,8 @@ def test_an_acceptance_killer_is_put_in_and_compared(visit) -> None:
     visit(use, "lab", answers=ANSWERS | {"acceptance_killers": KILLERS})
 
 
-def test_rows_in_company_stand_with_their_flips(visit) -> None:
-    flip = {"tokens": [EVIL, " the"], "alone": [0.4, 0.39], "company": [0.39, 0.4]}
+def test_rows_in_a_batch_stand_with_their_flips(visit) -> None:
+    flip = {"tokens": [EVIL, " the"], "alone": [0.4, 0.39], "batched": [0.39, 0.4]}
     same = {"changed": 0, "flips": 0, "largest": 0.0, "example": None}
     rows = [
         {
@@ -379,7 +379,7 @@ def test_rows_in_company_stand_with_their_flips(visit) -> None:
     ]
 
     def use(page):
-        page.evaluate("panel.show('company')")
+        page.evaluate("panel.show('batched')")
         page.click(".pn-btn:text-is('Compare')")
         page.wait_for_selector(".pn-body table")
         rows = page.locator(".pn-body tbody tr")

@@ -36,7 +36,7 @@ VIEWS = {
         "hardware",
         "distribution",
         "breakit",
-        "company",
+        "batched",
         "mask",
         "killers",
         "sweep",
@@ -166,17 +166,17 @@ def test_hostile_text_is_only_ever_text(visit, kind) -> None:
 
 def test_the_rail_by_keyboard(visit) -> None:
     def use(page):
-        page.focus("[data-key=whatif]")
-        for key, view in (
-            ("ArrowDown", "hardware"),
-            ("End", "mask"),
-            ("Home", "whatif"),
-            ("ArrowUp", "mask"),
-            ("ArrowDown", "whatif"),
+        page.focus("[data-key=why]")
+        for key, question, view in (
+            ("ArrowDown", "if", "whatif"),
+            ("End", "exact", "distribution"),
+            ("Home", "why", "predict"),
+            ("ArrowUp", "exact", "distribution"),
+            ("ArrowDown", "why", "predict"),
         ):
             page.keyboard.press(key)
             assert page.get_attribute(".svp", "data-view") == view
-            assert page.evaluate("document.activeElement.dataset.key") == view
+            assert page.evaluate("document.activeElement.dataset.key") == question
         page.keyboard.press("Tab")
         for _ in range(12):
             page.keyboard.press("Tab")

@@ -58,7 +58,7 @@ def job(work, **more):
 
 @pytest.mark.parametrize("recipe", [medusa, hydra], ids=lambda r: r.__name__.rpartition(".")[2])
 def test_a_killed_run_ends_at_the_same_weights(work, monkeypatch, recipe):
-    name = recipe.__name__.rpartition(".")[2]
+    name = recipe.__name__.rpartition(".")[2].removesuffix("_recipe")
     place = recipe.run(job(work))
     want = load_file(place / "model.safetensors")
     checkpoint = work / name / fingerprint(work / "models" / TARGET) / "checkpoint.safetensors"

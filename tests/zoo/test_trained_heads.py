@@ -17,7 +17,7 @@ from specviz.methods import catalogue, draft_kinds, head_kinds, trained_parts
 from specviz.models.linear import PlainLinear
 from specviz.run.result import collect
 from specviz.run.session import Session
-from specviz.training.job import Job
+from specviz.training.recipes import sections
 from specviz.zoo import survey
 from specviz.zoo.registry import ZooError, register
 from specviz.zoo.trained_drafts import missing_draft_message as needed_draft
@@ -252,7 +252,7 @@ def test_what_a_recipe_trains_for_an_embedded_target_lies_here():
     here = {
         (entry.target, entry.kind) for entry in register(HERE / "models.yaml").entries.values() if entry.kind
     }
-    recipes = {kind for kind in trained_parts() if "chat" in Job().sections(kind)}
+    recipes = {kind for kind in trained_parts() if "chat" in sections(kind)}
     assert (
         len(recipes) > 40 and {kind for kind in recipes if (register().default, kind) not in here} <= NOT_YET
     )

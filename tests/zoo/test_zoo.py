@@ -21,6 +21,7 @@ from specviz.methods import catalogue, head_kinds, trained_parts
 from specviz.run.result import collect
 from specviz.run.session import Session
 from specviz.training.job import Job
+from specviz.training.recipes import sections
 from specviz.zoo import ZooError, registry, survey, weight_cache
 from specviz.zoo.device import physical_cores, read_device, use_cores
 from specviz.zoo.found_weights import mark
@@ -370,7 +371,7 @@ def test_the_projects_own_register():
                     and job.model_name(entry.kind) == entry.name
                 )
     waiting = {"blockpilot", "kv_assistant"}  # recipes whose weights nobody has trained yet
-    own = {kind for kind in trained_parts() if "chat" in Job().sections(kind)} - waiting
+    own = {kind for kind in trained_parts() if "chat" in sections(kind)} - waiting
     assert own == {e.kind for e in book.made_for(book.default, book.entries[book.default].path)} - {""}
 
 

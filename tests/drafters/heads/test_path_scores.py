@@ -18,6 +18,7 @@ from specviz.methods.trained_heads.taps.taps_drafter import ReachTree
 from specviz.models.heads import ready
 from specviz.policies import Fixed
 from specviz.training.job import Job
+from specviz.training.recipes import module_of
 from specviz.verifiers import TokenRejection
 from specviz.zoo.trained_heads import network_of
 
@@ -210,8 +211,6 @@ def test_a_scale_of_embeddings_in_training_moves_into_the_weights(kit):
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_reads_the_same_scores_as_drafting(kit, kind):
     """Teacher-forced, all places at once, as the recipe reads them, against one step after the other."""
-    from importlib import import_module
-
     block = material(kit)
     head, scores = opened(kit, kind, block)
     count = getattr(head, "top_k", 6)
@@ -239,7 +238,7 @@ def test_training_reads_the_same_scores_as_drafting(kit, kind):
     )
     with torch.inference_mode():
         want = along(scores, path).gather(1, ids)
-        found = import_module(f"specviz.training.{kind}").scores(head.float(), features, blocks)[0].double()
+        found = module_of(kind).scores(head.float(), features, blocks)[0].double()
     assert float((found.log_softmax(-1) - want.log_softmax(-1)).abs().max()) < 1e-4
 
 
