@@ -25,8 +25,8 @@ from .claims import Asked, Runs, prompts, t_quantile
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 REQUESTS = (1, 2, 4, 8, 16)
-PASS_MS = 5.2  # of a pass of the default target on two cores
-ROW_MS = 1.22  # of a token of the pass
+PASS_MS = 4.5  # of a pass of the default target on two cores
+ROW_MS = 0.98  # of a token of the pass
 STEP_MS = 0.3  # of a draft step
 KINDS = ("verification", "chains", "oracle")
 
