@@ -147,5 +147,5 @@ def test_a_run_whose_server_is_gone_is_cut_off_and_stays_over_a_reload(visit, ba
     page.wait_for_selector("#board .sv[data-state=done]")
     assert [run.prompt for run in backend.runs] == ["tell of the fox"] * 2
     reload(page)  # it is over: nothing is restored
-    page.wait_for_function("document.querySelector('.headline').textContent.includes('instead of')")
+    page.wait_for_function("document.querySelector('.headline')?.textContent.includes('instead of')")
     assert page.evaluate("document.querySelector('#board .sv').svBoard.trace()[0].mode") == "recorded"
