@@ -145,7 +145,7 @@
           { class: "pn-small" },
           "Published figures of H100 SXM and HGX B200, dense, and of the M4\u2019s bandwidth; " +
             "its arithmetic is 1,280 lanes \u00d7 2 \u00d7 1.47 GHz. " +
-            "Parameters: from the models\u2019 configurations.",
+            "Sizes of the models as published.",
         ),
       );
       plot.paint();

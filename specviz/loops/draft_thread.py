@@ -23,9 +23,7 @@ class DraftThread:
     def __init__(self, device: torch.device):
         self.device = device
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._pool = ThreadPoolExecutor(
-            1, "draft", lambda: (torch.set_num_threads(1), torch.get_num_threads())
-        )
+        self._pool = ThreadPoolExecutor(1, "draft")
 
     @staticmethod
     def fits(device: torch.device) -> bool:
@@ -44,7 +42,7 @@ class DraftThread:
         ended when this returns or raises."""
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
-        with thread_limit(max(1, thread_count() - 1)):  # of this thread; the worker has set its own
+        with thread_limit(max(1, thread_count() - 1)):
             drafting = self._pool.submit(self._work, draft, torch.is_inference_mode_enabled())
             try:
                 scored = score()

@@ -52,8 +52,8 @@ def fit_threads(measure: Callable[[], float], compiled: bool = False, long: floa
     """Use one thread or one per core, whichever makes ``measure()`` smaller, the seconds of a forward pass.
     compiled: as in ``set_thread_count``. Return (threads, seconds).
 
-    A browser that renders on the same cores can make two threads slower than one. Nothing is changed if
-    OMP_NUM_THREADS is set, with an accelerator, or if a pass takes more than ``long`` seconds."""
+    A browser that renders on the same cores can make two threads slower than one. The number stays as it is
+    if OMP_NUM_THREADS is set, with an accelerator, or if a pass takes more than ``long`` seconds."""
     now = thread_count()
     cores = physical_cores()
     set_thread_count(now, compiled)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from ...core import Knob, Method, Parts
 from ...core.claim import Claim
+from . import TYPICAL_ACCEPTANCE
 
 
 def build(kit, gamma: int, floor: float, share: float, last: str) -> Parts:
@@ -23,21 +24,7 @@ METHOD = Method(
     summary="Keeps every drafted token the target finds plausible, instead of holding the draft to the target's exact distribution.",
     exactness="approximate",
     knobs=(
-        Knob("floor", 0.09, 0.01, 1.0, "a token of at least this probability always passes"),
-        Knob(
-            "share",
-            0.3,
-            0.01,
-            1.0,
-            "and one of at least this share of exp(-entropy), which is lower where many tokens are likely",
-        ),
-        Knob(
-            "last",
-            "argmax",
-            choices=("argmax", "typical", "distribution"),
-            help="the token after what was kept: the target's best, as the authors' fast mode has it; drawn from those that would pass; "
-            "or drawn from the target's whole distribution",
-        ),
+        *TYPICAL_ACCEPTANCE,
         Knob("gamma", 4, 1, 16, "tokens drafted a round"),
     ),
     needs=frozenset({"draft"}),
