@@ -24,7 +24,7 @@ from .vector import ISA
 
 PROGRESS.listen()
 
-SOURCES = ("cache.py", "llama_pass.py", "vector.py")
+SOURCES = ("cache.py", "llama_pass.py", "row_functions.py", "vector.py")
 
 
 def _base() -> Path:

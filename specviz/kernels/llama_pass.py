@@ -18,9 +18,11 @@ from numba import cfunc, njit
 
 from .cache import in_cache_folder
 from .vector import (
+    AMX,
     INPUT_BYTES,
     NARROW_ROWS,
     TILE_OUTPUTS,
+    TILE_ROWS,
     WEIGHT_OFFSET,
     WIDE,
     add,
@@ -40,6 +42,7 @@ from .vector import (
     load_sums,
     load_sums_16,
     magnitude,
+    make_amx,
     make_tile,
     make_weighted,
     mul,
@@ -61,6 +64,8 @@ from .vector import (
 )
 
 SHARED_ROWS = 6  # rows from which threads share the rounding of rows, which costs one more barrier
+TILE_AHEAD = 8192  # the same for tile registers
+AMX_ROWS = 3  # rows from which tile registers multiply faster than vectors
 SPINS = 30  # looks at a barrier without a pause
 PAUSES = 500  # looks before a waiting thread lets others run
 AHEAD = 6144  # bytes by which weights are prefetched
@@ -180,6 +185,7 @@ t12, t22, t32, t42, t52, t62, t72, t82 = (make_tile(rows, 2) for rows in range(1
 t13, t23, t33, t43, t53, t63, t73, t83 = (make_tile(rows, 3) for rows in range(1, 9))
 t14, t24, t34, t44, t54, t64 = (make_tile(rows, 4) for rows in range(1, 7))
 n1, n2, n3, n4, n5, n6 = (make_tile(min(rows, NARROW_ROWS), 1, INPUT_BYTES == 2) for rows in range(1, 7))
+amx_2, amx_3, amx_4 = (make_amx(columns) for columns in (2, 3, 4))
 weighted_1_1, weighted_3_1 = (make_weighted(heads, 1) for heads in (1, 3))
 weighted_1_4, weighted_2_4, weighted_3_4 = (make_weighted(heads, 4) for heads in (1, 2, 3))
 
@@ -298,10 +304,33 @@ def narrow(w, columns, x, stride, steps, rows, out):
         soon += size
 
 
+@compiled
+def tiled(w, columns, x, stride, steps, rows, out):
+    """Multiply rows of bytes with one block of 16 columns outputs by tile registers, in even parts of up to
+    TILE_ROWS rows."""
+    pitch = 64 * columns
+    parts = (rows + TILE_ROWS - 1) // TILE_ROWS
+    base = rows // parts
+    extra = rows % parts
+    soon = w + TILE_AHEAD
+    for p in range(parts):
+        r = base + 1 if p < extra else base
+        if columns == 2:
+            amx_2(w, x, stride, steps, r, out, soon)
+        elif columns == 3:
+            amx_3(w, x, stride, steps, r, out, soon)
+        else:
+            amx_4(w, x, stride, steps, r, out, soon)
+        x += r * stride
+        out += r * pitch
+
+
 @callback
 def product_2(w, x, stride, steps, rows, out):
     """Multiply rows of bytes with one block of 32 outputs."""
-    if WIDE:
+    if AMX and rows >= AMX_ROWS and steps >= TILE_ROWS:
+        tiled(w, 2, x, stride, steps, rows, out)
+    elif WIDE:
         wide_2(w, x, stride, steps, rows, out)
     else:
         narrow(w, 2, x, stride, steps, rows, out)
@@ -310,7 +339,9 @@ def product_2(w, x, stride, steps, rows, out):
 @callback
 def product_3(w, x, stride, steps, rows, out):
     """Multiply rows of bytes with one block of 48 outputs."""
-    if WIDE:
+    if AMX and rows >= AMX_ROWS and steps >= TILE_ROWS:
+        tiled(w, 3, x, stride, steps, rows, out)
+    elif WIDE:
         wide_3(w, x, stride, steps, rows, out)
     else:
         narrow(w, 3, x, stride, steps, rows, out)
@@ -319,7 +350,9 @@ def product_3(w, x, stride, steps, rows, out):
 @callback
 def product_4(w, x, stride, steps, rows, out):
     """Multiply rows of bytes with one block of 64 outputs."""
-    if WIDE:
+    if AMX and rows >= AMX_ROWS and steps >= TILE_ROWS:
+        tiled(w, 4, x, stride, steps, rows, out)
+    elif WIDE:
         wide_4(w, x, stride, steps, rows, out)
     else:
         narrow(w, 4, x, stride, steps, rows, out)

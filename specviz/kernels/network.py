@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import llama_pass as kernel
+from . import row_functions
 from .cache import is_cached
 from .matrix import Int8Matrix
 from .memory import address, aligned, round_up
@@ -183,6 +184,7 @@ class CompiledNetwork:
         self.run([row], x, False, 0, s.layers, logits)
         if self.output is not None and self.table is not None:
             self.draft(row, 1, 1.0, np.full(1, 0.5), None, None, self.output.rows)
+        row_functions.warm_up()
         PROGRESS.reset()
 
     def run(

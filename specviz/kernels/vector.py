@@ -8,8 +8,11 @@ that has fused multiply-add.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from llvmlite import binding as llvm
@@ -28,7 +31,7 @@ FLOATS = ir.VectorType(F32, WIDTH)
 INTS = ir.VectorType(I32, WIDTH)
 BYTES = ir.VectorType(I8, 4 * WIDTH)
 POINTER = ir.PointerType()
-INSTRUCTION_SETS = ("vnni512", "vnni256", "sdot", "avx2", "plain")
+INSTRUCTION_SETS = ("amx", "vnni512", "vnni256", "sdot", "avx2", "plain")
 TO_INTEGER = 12582912.0  # 1.5 * 2^23: adding it rounds to an integer, which the low bits of the sum hold
 INTEGER_BITS = 0x4B400000  # the bits of TO_INTEGER
 LEAST_POWER = -100.0  # powers of two below this count as 0, because sums of subnormals are slow
@@ -70,11 +73,22 @@ def _is_x86() -> bool:
     return llvm.get_default_triple().startswith(("x86", "amd64", "i686"))
 
 
+@lru_cache(maxsize=1)
+def _tiles_allowed() -> bool:
+    """Ask Linux to let this process use AMX's tile registers, as it must before their first use."""
+    if not sys.platform.startswith("linux"):
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    return ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0
+
+
 def available_instruction_sets() -> tuple[str, ...]:
     """Return the instruction sets of INSTRUCTION_SETS that this processor has, the fastest first."""
     has = llvm.get_host_cpu_features()
+    wide = has.get("avx512vnni") and has.get("avx512vl")
     found = {
-        "vnni512": has.get("avx512vnni") and has.get("avx512vl"),
+        "amx": wide and has.get("amx-int8") and has.get("amx-tile") and _tiles_allowed(),
+        "vnni512": wide,
         "vnni256": has.get("avxvnni") or has.get("avx512vnni") and has.get("avx512vl"),
         "sdot": has.get("dotprod") or llvm.get_default_triple().startswith("arm64-apple"),
         "avx2": has.get("avx2") and has.get("fma"),
@@ -94,9 +108,10 @@ def chosen_instruction_set() -> str:
 ISA = chosen_instruction_set()
 # Added to a packed weight, because x86 multiplies unsigned by signed bytes.
 WEIGHT_OFFSET = 0 if ISA == "sdot" else 128
-WIDE = ISA == "vnni512"  # a vector is one of 32 registers, so that large tiles stay in registers
+AMX = ISA == "amx"  # tile registers multiply many rows, vectors a few
+WIDE = ISA in ("amx", "vnni512")  # a vector is one of 32 registers, so that large tiles stay in registers
 # Rows of a tile of 16 outputs whose sums stay in registers, where vectors take several.
-NARROW_ROWS = {"vnni512": 8, "vnni256": 6, "sdot": 6, "avx2": 6, "plain": 2}[ISA]
+NARROW_ROWS = {"amx": 8, "vnni512": 8, "vnni256": 6, "sdot": 6, "avx2": 6, "plain": 2}[ISA]
 # Outputs whose weights lie side by side: of a whole block in wide tiles, of one tile otherwise.
 TILE_OUTPUTS = 8 if ISA == "avx2" else 16
 # Bytes of a quantised activation: AVX2 multiplies 16-bit integers, which are stored so.
@@ -357,6 +372,13 @@ def softmax_power(b, x):
     return b.select(far, _constant(FLOATS, 0.0), _constant(FLOATS, 1.0))
 
 
+@_operation(INT, vector, FLOAT)
+def lanes_above(b, x, y):
+    """Return an integer with bit i set if lane i of x is greater than y."""
+    bits = b.bitcast(b.fcmp_ordered(">", x, _splat(b, y)), ir.IntType(WIDTH))
+    return b.zext(bits, I32)
+
+
 # --- scalars ----------------------------------------------------------------------------------------------------
 @_operation(FLOAT, ADDRESS)
 def load_float(b, address):
@@ -446,7 +468,7 @@ def _parts(b: Any, v: Any, count: int) -> list[Any]:
 def _dot4(b: Any, sums: list[Any], weights: Any, x: Any, isa: str) -> list[Any]:
     """Add to 16 int32 sums the products of 64 packed weights, four for each sum, and four int8 values x, as
     one int32."""
-    if isa == "vnni512":
+    if isa in ("amx", "vnni512"):
         y = b.bitcast(_splat(b, x), BYTES)
         return [_call(b, "llvm.x86.avx512.vpdpbusd.512", INTS, sums[0], weights, y)]
     if isa == "vnni256":
@@ -474,9 +496,8 @@ def _dot4(b: Any, sums: list[Any], weights: Any, x: Any, isa: str) -> list[Any]:
 
 
 def _zero_sums(isa: str) -> list[Any]:
-    count, lanes = {"vnni512": (1, 16), "vnni256": (2, 8), "sdot": (4, 4), "avx2": (4, 8), "plain": (1, 16)}[
-        isa
-    ]
+    parts = {"vnni256": (2, 8), "sdot": (4, 4), "avx2": (4, 8)}
+    count, lanes = parts.get(isa, (1, 16))
     return [_constant(ir.VectorType(I32, lanes), 0)] * count
 
 
@@ -485,6 +506,11 @@ def _whole_sums(b: Any, sums: list[Any], isa: str) -> list[Any]:
     if isa != "avx2":
         return sums
     return [b.add(_shuffle(b, v, range(0, 8, 2)), _shuffle(b, v, range(1, 8, 2))) for v in sums]
+
+
+def _prefetch(b: Any, address: Any, offset: int) -> None:
+    hints = [ir.Constant(I32, hint) for hint in (0, 3, 1)]  # read, keep in every cache, data
+    _call(b, "llvm.prefetch.p0", ir.VoidType(), _pointer(b, address, offset), *hints)
 
 
 def make_tile(rows: int, columns: int, half: bool = False, isa: str = ISA) -> Any:
@@ -507,9 +533,7 @@ def make_tile(rows: int, columns: int, half: bool = False, isa: str = ISA) -> An
             at_w = b.add(w, passed)
             at_soon = b.add(soon, passed)
             for c in range(columns):
-                place = _pointer(b, at_soon, 64 * c)
-                hints = [ir.Constant(I32, hint) for hint in (0, 3, 1)]  # read, keep in every cache, data
-                _call(b, "llvm.prefetch.p0", ir.VoidType(), place, *hints)
+                _prefetch(b, at_soon, 64 * c)
             kind = ir.VectorType(I8, size)
             weights = [_load(b, kind, at_w, size, 64 * c) for c in range(columns)]
             at_x = b.mul(i, ir.Constant(I64, 4 * INPUT_BYTES))
@@ -533,6 +557,71 @@ def make_tile(rows: int, columns: int, half: bool = False, isa: str = ISA) -> An
 
     tile.__name__ = f"tile_{rows}_{columns}"
     return _operation(NOTHING, *[ADDRESS] * 7)(tile)
+
+
+TILE_ROWS = 16  # rows of a tile register, of 64 bytes each
+
+
+def make_amx(columns: int) -> Any:
+    """Return the intrinsic ``amx(w, x, stride, steps, rows, out, soon)``: the sums of ``make_tile`` for 1 to
+    TILE_ROWS rows by tile registers, with nothing between rows of ``out``; steps: at least 16.
+
+    Registers from 0: sums of each column, inputs, weights, then inputs and weights of the steps that are left
+    over when 16 are multiplied at a time.
+    """
+    inputs, weights, last_inputs, last_weights = range(columns, columns + 4)
+
+    def tile_call(b, name, *args):
+        given = [ir.Constant(I8, arg) if isinstance(arg, int) else arg for arg in args]
+        _call(b, f"llvm.x86.{name}", ir.VoidType(), *given)
+
+    def amx(b, w, x, stride, steps, rows, out, soon):
+        if not AMX:
+            return  # never called, and other processors have no such instructions
+        left = b.and_(steps, ir.Constant(I64, TILE_ROWS - 1))
+        one = ir.Constant(I64, 1)
+        some = b.select(b.icmp_signed(">", left, one), left, one)
+        settings = cgutils.alloca_once(b, ir.ArrayType(I8, 64))
+        base = b.ptrtoint(settings, I64)
+        _store(b, _constant(BYTES, 0), base, 1)
+        _store(b, ir.Constant(I8, 1), base, 1)
+        full = ir.Constant(I64, 64)
+        sizes = dict.fromkeys(range(columns), (full, rows))
+        sizes |= {inputs: (full, rows), weights: (full, ir.Constant(I64, TILE_ROWS))}
+        sizes |= {last_inputs: (b.mul(some, ir.Constant(I64, 4)), rows), last_weights: (full, some)}
+        for register, (wide, high) in sizes.items():
+            _store(b, b.trunc(wide, I16), base, 1, 16 + 2 * register)
+            _store(b, b.trunc(high, I8), base, 1, 48 + register)
+        tile_call(b, "ldtilecfg", settings)  # also sets all registers to 0
+        pitch = ir.Constant(I64, 64 * columns)
+
+        def multiply(at_x, at_w, x_tile, w_tile):
+            tile_call(b, "tileloadd64", x_tile, _pointer(b, at_x), stride)
+            for c in range(columns):
+                tile_call(b, "tileloadd64", w_tile, _pointer(b, at_w, 64 * c), pitch)
+                tile_call(b, "tdpbsud", c, x_tile, w_tile)
+
+        def body(i: Any, values: list[Any]) -> list[Any]:
+            at_x = b.add(x, b.mul(i, full))
+            at_w = b.add(w, b.mul(i, ir.Constant(I64, TILE_ROWS * 64 * columns)))
+            at_soon = b.add(soon, b.mul(i, ir.Constant(I64, TILE_ROWS * 64 * columns)))
+            for line in range(TILE_ROWS * columns):
+                _prefetch(b, at_soon, 64 * line)
+            multiply(at_x, at_w, inputs, weights)
+            return []
+
+        whole = b.ashr(steps, ir.Constant(I64, 4))
+        _loop(b, whole, [], body)
+        with b.if_then(b.icmp_signed("!=", left, ir.Constant(I64, 0))):
+            at_x = b.add(x, b.mul(whole, full))
+            at_w = b.add(w, b.mul(whole, ir.Constant(I64, TILE_ROWS * 64 * columns)))
+            multiply(at_x, at_w, last_inputs, last_weights)
+        for c in range(columns):
+            tile_call(b, "tilestored64", c, _pointer(b, out, 64 * c), pitch)
+        tile_call(b, "tilerelease")
+
+    amx.__name__ = f"amx_{columns}"
+    return _operation(NOTHING, *[ADDRESS] * 7)(amx)
 
 
 # --- attention --------------------------------------------------------------------------------------------------

@@ -509,10 +509,11 @@ class Llama:
         temperature: float,
         uniforms: Sequence[float] | None,
         min_prob: float | None,
-    ) -> tuple[list[int], Tensor, Tensor | None, Tensor, list[float]]:
+    ) -> tuple[list[int], Tensor | None, list[float], Callable[[], Tensor], Callable[[], Tensor], int]:
         """Run a chain's rows, then generate ``count`` tokens in one compiled call (``CompiledNetwork.draft``).
-        Return (tokens, logits [tokens, vocab], the distributions they were sampled from or None, final
-        hidden states [tokens, hidden], the tokens' probabilities if there is a threshold)."""
+        Return (tokens, the distributions they were sampled from or None, the tokens' probabilities if there is
+        a threshold, functions that return their logits [tokens, vocab] and final hidden states [tokens,
+        hidden], the number of tokens before the first whose logits are not finite)."""
         raise NotImplementedError(f"{self.name} has no compiled draft loop")
 
     def run_compiled(

@@ -10,9 +10,11 @@ be rotated by changing weights only.
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 ROWS = 256  # rotated at a time: what fits into a processor's cache
 SEED = 7  # of the random signs: of 0 to 7 that with the least KL for SmolLM2-135M-Instruct (docs/log/2026-11/models.md)
@@ -54,36 +56,40 @@ class Basis:
             torch.matmul(hartley, halves, out=made.view_as(halves))
         return out
 
+    def compiled(self, back: bool) -> tuple[Any, tuple[np.ndarray, ...]]:
+        """Return the compiled function of a product with the matrix (``back``: with its transpose), and its
+        factors (kernels/row_functions.py)."""
+        from ..kernels.row_functions import rotate_rows  # imports numba
 
-class Rotate(nn.Module):
-    """nn.Module: multiply states [rows, width] by an orthogonal matrix. Sums are exact, so a row's result
-    does not depend on other rows."""
+        signs = self._signs.float().numpy()
+        hartley = (self._hartley / len(self._hadamard) ** 0.5).float().contiguous().numpy()
+        ones = np.ones_like(signs)
+        return rotate_rows, (ones, hartley, signs) if back else (signs, hartley, ones)
 
-    def __init__(self, matrix: Tensor):
-        super().__init__()
-        scale = 2.0 ** (
-            28 - math.ceil(math.log2(len(matrix)) / 2)
-        )  # entries of 24 bits times these sum to less than 2^53
-        self.matrix = (matrix * scale).round_().div_(scale).contiguous()
-        self.grid = torch.tensor(
-            2.0**29, dtype=torch.float64
-        )  # times the largest entry: added and subtracted, it leaves 24 bits
 
-    def forward(self, x: Tensor) -> Tensor:
+class Rotate:
+    """Multiply states [rows, width] by a basis' matrix, or (``back``) by its transpose. A row's result does not
+    depend on other rows."""
+
+    def __init__(self, basis: Basis, back: bool = False):
+        self._run, self._factors = basis.compiled(back)
+
+    def __call__(self, x: Tensor) -> Tensor:
         """Return x [rows, width] times the matrix."""
-        y = x.to(torch.float64)
-        grid = y.abs().amax([-1], True).mul_(self.grid)
-        return torch.mm(y.add(grid).sub_(grid), self.matrix).to(x.dtype)
+        given = x.float().contiguous()
+        out = torch.empty_like(given)
+        before, hartley, after = self._factors
+        self._run(given.numpy(), before, hartley, after, out.numpy())
+        return out.to(x.dtype)
 
 
-class FinalStates(nn.Module):
-    """nn.Module: convert the rotated residual stream [rows, width], normalised without a weight, to the
-    checkpoint's final hidden states. weight: of the final norm."""
+class FinalStates:
+    """Convert the rotated residual stream [rows, width], normalised without a weight, to the checkpoint's
+    final hidden states. weight: of the final norm."""
 
     def __init__(self, basis: Basis, weight: Tensor):
-        super().__init__()
-        self.unrotate, self.weight = Rotate(basis.matrix.t()), weight
+        self.unrotate, self.weight = Rotate(basis, back=True), weight
 
-    def forward(self, normed: Tensor) -> Tensor:
+    def __call__(self, normed: Tensor) -> Tensor:
         """Return the checkpoint's final hidden states [rows, width]."""
         return self.unrotate(normed).mul_(self.weight)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -27,16 +27,61 @@ from .rows import AppendableRows, Rows
 from .sublayers import Sublayers
 
 
-class GeneratedTokens(NamedTuple):
-    """A chain of draft tokens generated in one call: tokens; their logits [tokens, vocab]; the
-    distributions [tokens, vocab] they were sampled from (None at temperature 0); final hidden states
-    [tokens, hidden]; and the tokens' probabilities, if a threshold was given."""
+class GeneratedTokens:
+    """A chain of draft tokens generated in one call: tokens; the distributions [tokens, vocab] they were
+    sampled from (None at temperature 0); the tokens' probabilities, if a threshold was given. Logits [tokens,
+    vocab] and final hidden states [tokens, hidden] are computed when they are first asked for.
 
-    tokens: list[int]
-    logits: Tensor
-    distributions: Tensor | None
-    states: Tensor
-    token_probs: list[float]
+    finite: number of tokens before the first whose logits overflow."""
+
+    def __init__(
+        self,
+        tokens: list[int],
+        distributions: Tensor | None,
+        token_probs: list[float],
+        logits: Callable[[], Tensor],
+        states: Callable[[], Tensor],
+        finite: int,
+    ):
+        self.tokens = tokens
+        self.distributions = distributions
+        self.token_probs = token_probs
+        self.finite = finite
+        self._logits = logits
+        self._states = states
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """The logits [tokens, vocab] from which the tokens were chosen."""
+        return self._logits()
+
+    @cached_property
+    def states(self) -> Tensor:
+        """The final hidden states [tokens, hidden]."""
+        return self._states()
+
+    def first(self, count: int) -> GeneratedTokens:
+        """Return the first ``count`` tokens."""
+        return GeneratedTokens(
+            self.tokens[:count],
+            None if self.distributions is None else self.distributions[:count],
+            self.token_probs[:count],
+            lambda: self.logits[:count],
+            lambda: self.states[:count],
+            min(self.finite, count),
+        )
+
+    def in_vocabulary(self, fit: Callable[[Tensor, float], Tensor]) -> GeneratedTokens:
+        """Return the same tokens with logits and distributions of another vocabulary. fit(rows, other): rows
+        with ``other`` for the tokens that they lack."""
+        return GeneratedTokens(
+            self.tokens,
+            None if self.distributions is None else fit(self.distributions, 0.0),
+            self.token_probs,
+            lambda: fit(self.logits, -torch.inf),
+            lambda: self.states,
+            self.finite,
+        )
 
 
 class FastModel(Llama):
@@ -144,8 +189,10 @@ class FastTarget(LlamaTarget):
             self.passes += len(generated.tokens)
         if not after:
             self.cached_tokens, self._pending = self.cached_tokens + pending, []
-            self._logits = AppendableRows(generated.logits)
-            self._hidden_states = {"final": AppendableRows(generated.states)} if self._want else {}
+            made = len(generated.tokens)
+            self._logits = AppendableRows(lambda: generated.logits, made)
+            states = AppendableRows(lambda: generated.states, made)
+            self._hidden_states = {"final": states} if self._want else {}
         else:
             assert self._logits is not None  # the chain is in the draft rows
             self._logits.add(len(after), generated.logits)

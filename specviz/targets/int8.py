@@ -12,7 +12,7 @@ embedding and output matrix are exposed in the checkpoint's basis, for drafters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class Int8Model(FastModel):
         self._output_norm, self._output = UnitNorm(self.hidden, self.eps), self.head
         self._final = FinalStates(self._basis, self.norm_final.weight * self.hidden**0.5)
         self.head = lambda states: self._output(self._rotate_final(states))
-        self._to_basis = Rotate(self._basis.matrix)
+        self._to_basis = Rotate(self._basis)
 
     def _layout(self, weights: list[Tensor], total: int) -> Layout:
         return CompiledInt8Layout()
@@ -134,7 +134,7 @@ class Int8Model(FastModel):
         temperature: float,
         uniforms: Sequence[float] | None,
         min_prob: float | None,
-    ) -> tuple[list[int], Tensor, Tensor | None, Tensor, list[float]]:
+    ) -> tuple[list[int], Tensor | None, list[float], Callable[[], Tensor], Callable[[], Tensor], int]:
         """Generate tokens in one compiled call, as described in Llama."""
         assert self.compiled is not None
         numbers = None if uniforms is None else np.array(uniforms, np.float64)
@@ -147,12 +147,14 @@ class Int8Model(FastModel):
                 wide[:, torch.from_numpy(self._ids)] = probs
                 probs = wide
         states = torch.from_numpy(made.states)[:, : self.hidden]
+        finite = np.isfinite(made.logits.sum(1))
         return (
             made.tokens.tolist(),
-            self.compiled_logits(torch.from_numpy(made.logits)),
             probs,
-            self.final_states(self.norm_output(states)),
             made.token_probs.tolist(),
+            lambda: self.compiled_logits(torch.from_numpy(made.logits)),
+            lambda: self.final_states(self.norm_output(states)),
+            len(finite) if finite.all() else int(finite.argmin()),
         )
 
     def new_slots(self, slots: int) -> Tensor:

@@ -6,6 +6,7 @@ node i), which follow the committed rows in the KV cache.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -135,10 +136,18 @@ cached_seen_rows = lru_cache(maxsize=512)(seen_rows)
 
 
 class AppendableRows:
-    """A tensor [rows, ...] that grows by rows in place. Views returned earlier never change."""
+    """A tensor [rows, ...] that grows by rows in place. Views returned earlier never change. count: rows of a
+    function ``first`` that computes the first rows when they are needed."""
 
-    def __init__(self, first: Tensor):
-        self._buffer, self._count = first, len(first)
+    def __init__(self, first: Tensor | Callable[[], Tensor], count: int = 0):
+        self._given = first
+        self._count = len(first) if isinstance(first, Tensor) else count
+
+    @property
+    def _buffer(self) -> Tensor:
+        if not isinstance(self._given, Tensor):
+            self._given = self._given()
+        return self._given
 
     def first(self, count: int) -> Tensor:
         """Return a view of the first ``count`` rows."""
@@ -150,7 +159,7 @@ class AppendableRows:
         if n > len(self._buffer) or keep < self._count:
             bigger = more.new_empty(max(n, 2 * keep, 8), *more.shape[1:])
             bigger[:keep] = self._buffer[:keep]
-            self._buffer = bigger
+            self._given = bigger
         self._buffer[keep:n] = more
         self._count = n
         return self._buffer[:n]

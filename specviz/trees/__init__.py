@@ -4,11 +4,13 @@ from .device_tree import DeviceTree
 from .draws import (
     first_duplicates,
     one_hot,
+    one_hot_rows,
     pick,
     sample_token,
     sample_without_replacement,
     top_k,
     top_k_entries,
+    top_log_probs,
     with_temperature,
 )
 from .growth import (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -11,6 +14,8 @@ from torch import Tensor
 from ..core import State, TreeBuilder, argmax_tokens, is_on_device, lazy_ints, read, token_tensor
 
 _CHUNKS = 64
+_MOST = 64  # entries that the compiled search returns at most: it inserts each into a list
+_LEAST_WIDTH = 2048  # of a row that is worth a compiled call
 
 
 def with_temperature(state: State, temperature: float) -> State:
@@ -52,6 +57,11 @@ def one_hot(logits: Tensor, tokens: Tensor) -> Tensor:
     [..., vocab]."""
     probs = torch.zeros_like(logits, dtype=torch.float64 if logits.dtype == torch.float64 else torch.float32)
     return probs.scatter_(-1, tokens, 1.0)
+
+
+def one_hot_rows(tokens: Sequence[int], vocab: int) -> Tensor:
+    """Return one-hot distributions [tokens, vocab], 1 at each token."""
+    return torch.zeros(len(tokens), vocab).scatter_(1, torch.tensor(tokens)[:, None], 1.0)
 
 
 def pick(probs: Tensor, state: State) -> Any:
@@ -104,10 +114,14 @@ def top_k(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return values and indices [rows, count] of the ``count`` largest entries of each row of logits [rows,
     vocab], largest first.
 
-    For many rows the vocabulary is split into chunks and only the chunks with the largest maxima are
-    searched: apart from ties the result is topk's, in about half the time.
+    On a processor a compiled function searches them. Elsewhere, for many rows, the vocabulary is split into
+    chunks and only the chunks with the largest maxima are searched: apart from ties the result is topk's, in
+    about half the time.
     """
     rows, width = logits.shape
+    found = _compiled_top(logits, count, 1.0)
+    if found is not None:
+        return found[0], found[1]
     if rows < 8 or width % _CHUNKS or count >= _CHUNKS or width < 2048:
         return logits.topk(min(count, width), dim=-1)
     size = width // _CHUNKS
@@ -116,6 +130,47 @@ def top_k(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     inside = chunks.gather(1, which[:, :, None].expand(-1, -1, size)).reshape(rows, -1)
     values, place = inside.topk(count, dim=-1)
     return values, which.gather(1, place // size) * size + place % size
+
+
+def top_log_probs(logits: Tensor, count: int, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities and tokens [rows, count] of the ``count`` most likely tokens of each row of
+    logits [rows, vocab] at a temperature, most likely first."""
+    found = _compiled_top(logits, count, 1.0 / temperature)
+    if found is None:
+        scaled = logits if temperature == 1.0 else logits / temperature
+        return top_k(scaled.log_softmax(-1), count)
+    values, tokens, sums = found
+    return values.div_(temperature).sub_(sums[:, None]).clamp_(max=0.0), tokens
+
+
+def _compiled_top(logits: Tensor, count: int, scale: float) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the largest entries of each row, their places, and the rows' log(sum(exp(scale row))) [rows]
+    from a compiled function; None where it does not apply."""
+    rows, width = logits.shape
+    if (
+        is_on_device(logits)
+        or logits.dtype != torch.float32
+        or width % 16
+        or not 0 < count <= _MOST
+        or not rows
+    ):
+        return None
+    functions = _row_functions()
+    if functions is None or width < _LEAST_WIDTH:
+        return None
+    found = functions.top_entries(logits.contiguous().numpy(), count, scale)
+    values, places, sums = (torch.from_numpy(part) for part in found)
+    return None if values[:, -1].isinf().any() else (values, places, sums)
+
+
+@lru_cache(maxsize=1)
+def _row_functions() -> Any:
+    """Return the compiled functions of rows, None without numba."""
+    if find_spec("numba") is None:
+        return None
+    from ..kernels import row_functions
+
+    return row_functions
 
 
 def top_k_entries(scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

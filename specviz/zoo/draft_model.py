@@ -143,23 +143,12 @@ class DraftModel:
         written = self._model.draft_chain(after, count, temperature, draw_uniforms, min_prob)
         if written is None:
             return None
-        rows = written.logits.sum(-1)
-        if not bool(torch.isfinite(rows.sum())):
-            good = int((~torch.isfinite(rows)).to(torch.int8).argmax())
+        if written.finite < len(written.tokens):
             self._overflow()
-            if not good:
+            if not written.finite:
                 return None
-            written = written._replace(
-                tokens=written.tokens[:good],
-                logits=written.logits[:good],
-                states=written.states[:good],
-                distributions=None if written.distributions is None else written.distributions[:good],
-                token_probs=written.token_probs[:good],
-            )
-        if self._model.vocab == self.vocab:
-            return written
-        probs = None if written.distributions is None else self._fit(written.distributions, 0.0)
-        return written._replace(logits=self._fit(written.logits, -torch.inf), distributions=probs)
+            written = written.first(written.finite)
+        return written if self._model.vocab == self.vocab else written.in_vocabulary(self._fit)
 
     def commit(self, verdict: Verdict) -> None:
         """Keep the accepted path of a scored tree in the KV cache."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ...core import Budget, CapableTarget, DraftTree, Scores, State, TreeBuilder, select_rows
 from ...indexes.suffix_array import SuffixArray
-from ...trees import Scorer, top_k
+from ...trees import Scorer, top_log_probs
 from .last_state import LastStateDrafter
 from .recurrent import merged_paths
 
@@ -71,10 +71,8 @@ class BlockLattice(LastStateDrafter):
             logits = self.heads(self.last, depth, self.target.head)
             if state.processors and self.refine is None:
                 logits = self._processed(logits, state)
-            distributions = logits.log_softmax(-1)
-        values, tokens = torch.stack(
-            [part.double() for part in top_k(distributions, self.top)]
-        ).tolist()  # in one go
+            found = top_log_probs(logits, self.top)
+        values, tokens = torch.stack([part.double() for part in found]).tolist()  # in one go
         tokens = [[int(token) for token in row] for row in tokens]
         plain = tuple(row[0] for row in tokens)
         if self.refine is None:

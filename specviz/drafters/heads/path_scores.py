@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...core import CapableTarget, State
-from ...trees import top_k
+from ...trees import top_k, top_log_probs
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,9 @@ class PathScores:
         n paths, given their logits [n, m] from ``step``. The run's logits processors are applied. A token
         that must not be drafted has -inf or NaN."""
         if state.processors or self.ids is None:
-            return top_k(
-                state.process_draft_logits(self.expand_to_vocab(position, logits), paths).log_softmax(-1),
-                width,
-            )
-        values, at = top_k(logits.log_softmax(-1), width)
+            wide = self.expand_to_vocab(position, logits)
+            return top_log_probs(state.process_draft_logits(wide, paths), width)
+        values, at = top_log_probs(logits, width)
         return values, self.ids[position][at]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...core import Budget, DraftTree, State, TreeBuilder, token_tensor
-from ...trees import top_k
+from ...trees import top_log_probs
 from .last_state import LastStateDrafter
 
 
@@ -44,7 +44,7 @@ class MlpSpeculatorTree(LastStateDrafter):
             for level in range(depth):
                 states = self.heads.step(level, states, tokens)
                 logits = state.process_draft_logits(self.heads.logits(level, states), above)
-                token_probs, ids = top_k(logits.log_softmax(-1), min(self.top[level], budget.width))
+                token_probs, ids = top_log_probs(logits, min(self.top[level], budget.width))
                 if state.processors:
                     above = [(*path, token) for path, row in zip(above, ids.tolist()) for token in row]
                 token_probs = values[:, None] + token_probs.double()

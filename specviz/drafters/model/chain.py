@@ -42,7 +42,7 @@ from ...trees import (
     chosen_children,
     drawn_children,
     grow_shape,
-    one_hot,
+    one_hot_rows,
     sample_token,
     with_temperature,
 )
@@ -137,7 +137,7 @@ class DraftChain(ModelDrafter):
             distributions = (
                 check_distributions(written.distributions)
                 if temperature
-                else one_hot(written.logits, torch.tensor(written.tokens)[:, None])
+                else one_hot_rows(written.tokens, model.vocab)
             )
             for at, (token, probs) in enumerate(zip(written.tokens, distributions)):
                 builder.add(token, len(builder) - 1, builder.begin(probs, IID))

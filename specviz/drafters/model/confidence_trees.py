@@ -21,7 +21,7 @@ from ...core import (
     to_device,
     token_tensor,
 )
-from ...trees import DeviceTree, Scorer, pick, top_k, top_k_entries, with_temperature
+from ...trees import DeviceTree, Scorer, pick, top_k, top_k_entries, top_log_probs, with_temperature
 from .chain import ModelDrafter
 
 
@@ -119,9 +119,8 @@ class ConfidentTree(ModelDrafter):
     ) -> list[tuple[float, int, int]]:
         """Do the work of ``_children`` in plain Python, which is faster for few rows: (log-probability,
         parent index, token)."""
-        distributions, tokens = (
-            x.tolist() for x in top_k(self._scaled(rows, state).log_softmax(-1), budget.width)
-        )
+        found = top_log_probs(rows, budget.width, self._temperature(state))
+        distributions, tokens = (part.tolist() for part in found)
         found = [
             (min(above + value, above), at, token)
             for at, above in enumerate(worth)
@@ -129,18 +128,16 @@ class ConfidentTree(ModelDrafter):
         ]
         return sorted(found, key=lambda child: -child[0])[: budget.nodes]
 
-    def _scaled(self, rows: Tensor, state: State) -> Tensor:
-        temperature = (
-            state.sampling.temperature if self.with_temperature and not state.sampling.greedy else 1.0
-        )
-        return rows if temperature == 1.0 else rows / temperature
+    def _temperature(self, state: State) -> float:
+        return state.sampling.temperature if self.with_temperature and not state.sampling.greedy else 1.0
 
     def _children(
         self, rows: Tensor, above: Tensor, budget: Budget, state: State
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return path log-probabilities, parent indices and tokens of the best children of a frontier with
         log-probabilities ``above``; at most budget.nodes of them, since no more can be kept."""
-        rows = self._scaled(rows, state)
+        temperature = self._temperature(state)
+        rows = rows if temperature == 1.0 else rows / temperature
         offsets = (above - rows.logsumexp(-1)).unsqueeze(1)
         if budget.width < budget.nodes:
             found, tokens = top_k(rows, budget.width)

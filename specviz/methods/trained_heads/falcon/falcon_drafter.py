@@ -21,7 +21,7 @@ from ....core import (
     select_rows,
 )
 from ....drafters.heads.features import FeatureModel
-from ....trees import top_k
+from ....trees import top_log_probs
 from ....trees.draws import path_tokens
 
 
@@ -154,6 +154,6 @@ class BlockwiseTree(Drafter):
 def _best(logits: Tensor, width: int) -> tuple[list[Any], list[Any]]:
     """Return the log-probabilities and the tokens of the best ``width`` of each row, read from a device in
     one go."""
-    found, ids = top_k(logits.log_softmax(-1), width)
+    found, ids = top_log_probs(logits, width)
     values, tokens = torch.stack([found.double(), ids.double()]).tolist()
     return values, tokens
