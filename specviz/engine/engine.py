@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from .limits import NO_DRAFT, RunRequest, has_fixed_layout, lane_titles, split_m
 from .messages import Refused, shorten, text
 from .server_lanes import is_served, served_cards, with_server_lanes
 from .stream import Record, status_of
+from .zero_gpu import on_zero_gpu, time_limit
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -497,17 +497,17 @@ def _races(
     machine: Any,
 ) -> Iterator[tuple[int, int, Any]]:
     """Yield (answer, lane, event): a race of all lanes for each of the ``n`` answers, one after another,
-    within ``seconds``."""
+    within ``seconds`` (see time_limit)."""
     from ..run import race
 
-    until = time.monotonic() + seconds
+    limit = time_limit(seconds)
     owner = asked.shelf.setdefault("owner", secrets.token_hex(8))
     for answer, racing in enumerate(zip(*(session.each() for session in sessions))):
         if answer and cancel is not None and cancel.is_set():
             return
         for session in racing if caches is not None else ():
             session.lease(caches, f"{owner} {session.method.key}", asked.messages())
-        share = max(0.0, until - time.monotonic()) / (asked.answers - answer)
+        share = limit.share(asked.answers - answer)
         local = race(
             racing,
             asked.messages(),
@@ -518,7 +518,7 @@ def _races(
             cancel=cancel,
             top_k_saved=TOP,
         )
-        for lane, event in with_server_lanes(local, asked, share, cancel, mode):
+        for lane, event in with_server_lanes(local, asked, share.seconds, cancel, mode):
             yield answer, lane, event
 
 
@@ -536,10 +536,8 @@ def answer_question(
     loaded: Loaded, asked: tuple[str, dict[str, Any]], seconds: float, cancel: threading.Event | None = None
 ) -> Iterator[Any]:
     """Answer one question of the Lab, ``asked`` = (name, payload); stop soon after the time limit."""
-    until = time.monotonic() + seconds
-    yield from lab.answer(
-        *asked, loaded, lambda: time.monotonic() > until or (cancel is not None and cancel.is_set())
-    )
+    limit = time_limit(seconds)
+    yield from lab.answer(*asked, loaded, lambda: limit.reached() or (cancel is not None and cancel.is_set()))
 
 
 def any_model() -> bool:
@@ -552,11 +550,6 @@ def models_kept() -> int:
     """Return how many recently used models stay in memory in addition to the default one."""
     asked = os.environ.get("SPECVIZ_MODELS_KEPT", "1")
     return max(1, int(asked)) if asked.isdigit() else 1
-
-
-def on_zero_gpu() -> bool:
-    """Return whether this machine attaches its accelerator per call (a ZeroGPU Space)."""
-    return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "true") and find_spec("spaces") is not None
 
 
 def leased_call(

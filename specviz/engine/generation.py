@@ -8,6 +8,8 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from .zero_gpu import time_limit
+
 if TYPE_CHECKING:
     from ..run.session import Session
     from ..zoo.pair import Loaded
@@ -118,7 +120,8 @@ def _answer(
     )
     records: list[dict[str, Any]] = []
     reused = 0  # tokens of the prompt that the KV cache held already
-    for event in session.run(asked.prompt, raw=asked.raw, deadline=seconds, cancel=cancel, top_k_saved=TOP):
+    limit = time_limit(seconds)
+    for event in session.run(asked.prompt, raw=asked.raw, deadline=limit, cancel=cancel, top_k_saved=TOP):
         result.take(event)
         records += recorder.take(event)
         sources = figures.take(event)

@@ -60,7 +60,7 @@ TEXTS = {
     "run.repeat": "Measuring once more: {count} of {total}, {title}.",
     "run.stopped": "Stopped; what was decoded is kept.",
     "run.stopped_early": "Stopped before the first token.",
-    "run.deadline": "Ended after {seconds:.0f} seconds, the limit of a run; what was decoded is kept.",
+    "run.deadline": "Ended at the limit of a run, {seconds:.0f} seconds of its own work; what was decoded is kept.",
     "run.unfinished": "{title} ended without finishing; what was decoded is kept.",
     "run.lane_failed": "{title} failed: {why} The other lanes finished.",
     "run.head_unused": "{title}: none of {tried} tries of its trained head or draft was accepted. Is it for this model?",

@@ -65,25 +65,24 @@ def race(
         if memory is not None
     }
 
-    def again(lane: int, length: int, left: float | None) -> Run:
+    def again(lane: int, length: int) -> Run:
         """Return a new run with a copy of the visitor's memory as it was when the race began."""
         session = copy(sessions[lane])
         if session.memory is not None:
             session.memory = before[id(session.memory)].copy()
-        return open_run(session, length, **options | {"deadline": left})
+        return open_run(session, length, **options | {"deadline": runs[lane].time_limit})
 
     return _measured(runs, times, again, machine)
 
 
 def _measured(
-    runs: list[Run], times: int, again: Callable[[int, int, float | None], Run], machine: Machine | None
+    runs: list[Run], times: int, again: Callable[[int, int], Run], machine: Machine | None
 ) -> Generator[tuple[int, Event | None]]:
-    """Run a race, then repeat the lanes that finished; again(lane, length, seconds left) returns a new
-    run."""
+    """Run a race, then repeat the lanes that finished; again(lane, length) returns a new run."""
     ends: dict[int, Finished] = {}
     took: dict[int, list[dict[str, Any]]] = {}
     for lane in range(len(runs)):
-        _figures(again(lane, WARM_TOKENS, runs[lane].left()), None)
+        _figures(again(lane, WARM_TOKENS), None)
     for lane, event in _take_turns(runs):
         if isinstance(event, Finished):
             ends[lane], took[lane] = event, []
@@ -93,7 +92,7 @@ def _measured(
         if runs[lane].interrupted():
             break
         yield lane, None
-        figures = _figures(again(lane, runs[lane].wanted, runs[lane].left()), machine)
+        figures = _figures(again(lane, runs[lane].wanted), machine)
         if (
             figures and figures["tokens"] == ends[lane].totals["tokens"]
         ):  # a run that was cut short is not the same run

@@ -28,11 +28,11 @@ from .request import (
     read_messages,
     read_predicted,
     read_request,
-    read_seconds,
     read_stops,
     sentence,
 )
 from .single_run import Run
+from .time_limit import TimeLimit, read_time_limit
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -206,7 +206,7 @@ class Session:
         stop: Sequence[str] | None = None,
         *,
         raw: bool = False,
-        deadline: float | None = None,
+        deadline: float | TimeLimit | None = None,
         cancel: threading.Event | None = None,
         top_k_saved: int = 0,
     ) -> Run:
@@ -224,10 +224,8 @@ class Session:
             else read_integer("max_new_tokens", max_new_tokens, 1)
         )
         saved = read_integer("top_k_saved", top_k_saved, 0, MOST_TOP)
-        stops, seconds = self.request.stop if stop is None else read_stops(stop), read_seconds(deadline)
-        return Run(
-            self, self.encode(prompt, raw), messages, wanted, stops, seconds, read_cancel(cancel), saved
-        )
+        stops, limit = self.request.stop if stop is None else read_stops(stop), read_time_limit(deadline)
+        return Run(self, self.encode(prompt, raw), messages, wanted, stops, limit, read_cancel(cancel), saved)
 
     def run(
         self,
@@ -236,7 +234,7 @@ class Session:
         stop: Sequence[str] | None = None,
         *,
         raw: bool = False,
-        deadline: float | None = None,
+        deadline: float | TimeLimit | None = None,
         cancel: threading.Event | None = None,
         top_k_saved: int = 0,
     ) -> Iterator[Event]:
@@ -244,7 +242,7 @@ class Session:
         Failed.
 
         prompt: text, messages {"role", "content"} (an assistant's last one is continued), or token ids; raw:
-        without the chat template. deadline: seconds of wall clock from now. cancel: set it and the run ends
+        without the chat template. deadline: seconds of wall clock from now, or a TimeLimit. cancel: set it and the run ends
         after the round. top_k_saved: number of top tokens of each distribution in the events.
         max_new_tokens and stop default to the request's. Raises SessionError at once, before the first
         event, for anything that cannot be run.

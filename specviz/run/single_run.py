@@ -7,7 +7,6 @@ while the caller handles an event.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Generator
 from dataclasses import asdict
@@ -40,7 +39,7 @@ class Run:
     has ended.
     """
 
-    def __init__(self, session, ids, messages, wanted, stops, deadline, cancel, top_k_saved):
+    def __init__(self, session, ids, messages, wanted, stops, time_limit, cancel, top_k_saved):
         self.session, self.loaded = session, session.loaded
         self.ids = ids
         self.messages = messages
@@ -48,7 +47,7 @@ class Run:
         self._limit_to(self.loaded.context)
         self.transcript = Transcript(self.loaded.token_bytes, stops, session.request.min_tokens)
         self.cancel, self.top_k_saved = cancel, top_k_saved
-        self.ends_at = None if deadline is None else time.monotonic() + deadline
+        self.time_limit = time_limit
         self.run_id = uuid.uuid4().hex[:12]
         self.baseline_run_id: str | None = None
         self.totals, self.batch_prompts = Totals(), BatchPrompts(session)
@@ -196,13 +195,9 @@ class Run:
                 break
         return [*events, TextEmitted(committed.round, tuple(pieces))]
 
-    def left(self) -> float | None:
-        """Seconds until the deadline; None without one."""
-        return None if self.ends_at is None else max(0.0, self.ends_at - time.monotonic())
-
     def interrupted(self) -> bool:
-        """Return whether the run was cancelled or is past its deadline."""
-        return self.cancel.is_set() or (self.ends_at is not None and time.monotonic() >= self.ends_at)
+        """Return whether the run was cancelled or has reached its time limit."""
+        return self.cancel.is_set() or (self.time_limit is not None and self.time_limit.reached())
 
     def _ends(self) -> bool:
         return self.transcript.stopped or (self.state is not None and self.state.done) or self.interrupted()
