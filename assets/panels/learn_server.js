@@ -1,5 +1,6 @@
-/* Learn: which method for one's own server. Four questions and the temperature; the answer is the server's, from the table that
-   `specviz recommend` reads too: three methods, each with its figure, where that comes from, what differs, and the flags. */
+/* Learn: which method for one's own server: model, engine, machine, users and what is written; the answer is the server's, from the
+   table that `specviz recommend` reads too: whether speculation pays, and three methods, each with its figure, where that comes from,
+   all that differs, the range of all figures, and the flags with names filled in. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -7,19 +8,45 @@
   const K = P.kit;
   const TEXTS = {
     "server.lead":
-      "Answer five questions. The methods come from published and measured speed-ups, each with its source; the flags from the " +
+      "Say what you serve. The methods come from published and measured speed-ups, each with its source; the flags from the " +
       "engine\u2019s documentation.",
     "server.none": "No figure is known for this method: measure it on your own prompts.",
     "server.slower": "Slower than plain decoding there.",
-    "server.differs": "Not your case in: ",
+    "server.differs": "Not your case: ",
+    "server.unsaid": "not stated",
+    "server.range": "All {count} figures for about as many users: {low} to {high}.",
+    "server.range.all": "No figure is for about as many users. For others: {low} to {high}, {count} in all.",
     "server.measure": "Measure before you decide: a speed-up depends on the model, the text and the machine.",
     "server.terminal": "In a terminal: ",
+    "server.rates": "By your rates, draft {best}: about {times} times plain decoding, {tokens} tokens a pass.",
+    "server.rates.none": "By your rates, no draft length is faster than plain decoding.",
+    "server.rates.lengths": "By draft length: ",
+    "server.rates.draft": "What drafting costs is not in it: its size is unknown.",
+    "server.rates.card": "For this machine no data sheet is here, so verified tokens count as free.",
+    "server.rates.model": "Arithmetic on your rates, sizes and the card\u2019s data sheet; nothing is measured here.",
+    "pays.true": "Speculation pays.",
+    "pays.false": "Use plain decoding: speculation will not pay.",
+    "pays.null": "It depends: measure first.",
+  };
+  const REASONS = {
+    "rates.pay": "Your own measured rates decide.",
+    "rates.lose": "Your own measured rates decide.",
+    "draft.large":
+      "Its draft model is too large for it: even with 7 of 10 draft tokens accepted it would not be clearly faster.",
+    "users.none": "No method has a figure above plain decoding for about as many users.",
+    "figures.none": "No method has a figure above plain decoding.",
+    "figures.low": "The nearest figure is within 5 % of plain decoding.",
+    "experts.measure": "Each draft token reads more experts, and what that costs depends on the engine.",
+    "figures.range": "The nearest figure is the first below.",
   };
   const DIFFERS = {
-    task: "what it writes",
-    hardware: "the hardware",
-    load: "requests at once",
-    temperature: "the temperature",
+    task: "task",
+    card: "machine",
+    engine: "engine",
+    model: "model",
+    experts: "mixture of experts",
+    users: "requests at once",
+    temperature: "temperature",
   };
 
   /* A source is an arXiv number, an address, or a page of this project's docs (named, not linked). */
@@ -54,9 +81,10 @@
         ? el(
             "p",
             { class: "pn-small", "data-message": "server.differs" },
-            TEXTS["server.differs"] + one.differs.map((d) => DIFFERS[d] || K.say(d, 40)).join(", ") + ".",
+            TEXTS["server.differs"] + one.differs.map(difference).join("; ") + ".",
           )
         : null,
+      one.range ? el("p", { class: "pn-small", "data-message": "server.range" }, range(one.range)) : null,
       el("p", null, K.paper(one.note)),
       el("pre", { class: "pn-flags", tabindex: "0", "aria-label": "Command" }, K.say(one.flags, 1200)),
       el(
@@ -75,11 +103,76 @@
     );
   }
 
+  const difference = ({ what, theirs }) =>
+    `${DIFFERS[what] || K.say(what, 40)} ${theirs ? K.say(theirs, 60) : TEXTS["server.unsaid"]}`;
+  const filled = (text, values) => text.replace(/\{(\w+)\}/g, (_, name) => K.say(values[name], 20));
+  const range = ({ low, high, count, users }) =>
+    filled(TEXTS[users ? "server.range" : "server.range.all"], { low: low.toFixed(2), high: high.toFixed(2), count });
+
+  /* Whether it pays, and why. */
+  function verdict(found) {
+    return el(
+      "section",
+      { class: "pn-box pn-pays", "data-pays": String(found.verdict.pays) },
+      el("h3", null, TEXTS["pays." + found.verdict.pays] || ""),
+      found.verdict.reasons.map((code) => el("p", { "data-message": code }, REASONS[code] || K.say(code, 40))),
+      found.measured ? estimated(found.measured) : null,
+    );
+  }
+  function estimated(m) {
+    const place = m.best - 1;
+    return [
+      el(
+        "p",
+        { "data-message": m.best ? "server.rates" : "server.rates.none" },
+        m.best
+          ? filled(TEXTS["server.rates"], {
+              best: m.best === 1 ? "1 token" : `${m.best} tokens`,
+              times: m.speedups[place].toFixed(2),
+              tokens: m.tokens[place].toFixed(2),
+            })
+          : TEXTS["server.rates.none"],
+      ),
+      K.small(
+        TEXTS["server.rates.lengths"],
+        m.speedups.map((x, i) => `${i + 1}: ${x.toFixed(2)}`).join(", "),
+        ". ",
+        m.unknown.map((what) => TEXTS["server.rates." + what] + " ").join(""),
+        TEXTS["server.rates.model"],
+      ),
+    ];
+  }
+
+  const quoted = (value) => (/^[\w.:/-]+$/.test(String(value)) ? value : `'${String(value).replace(/'/g, "")}'`);
   const command = (asked) =>
     "specviz recommend " +
     Object.entries(asked)
-      .map(([question, answer]) => `--${question} ${answer}`)
+      .filter(([, answer]) => answer !== "")
+      .map(([question, answer]) => `--${question} ${quoted(answer)}`)
       .join(" ");
+
+  /* The control of a question: one of its answers, a number, or a text; the model's name has the known ones beside it. */
+  function control(key, q, on) {
+    if (q.answers) return K.select({ label: q.title, options: Object.entries(q.answers), on });
+    if (q.least !== undefined)
+      return K.field({ label: q.title, type: "number", value: String(q.least), min: q.least, max: q.most, on });
+    if (!q.options) {
+      const rates = K.field({ label: q.title, lines: 2, on, placeholder: "0.81, 0.62, 0.44" });
+      rates.root.append(el("span", { class: "pn-help" }, q.help));
+      return rates;
+    }
+    const id = "pn-models",
+      one = K.field({ label: q.title, most: 120, on, list: id, placeholder: "Qwen/Qwen3-8B" });
+    one.root.append(
+      el(
+        "datalist",
+        { id },
+        Object.keys(q.options).map((name) => el("option", { value: name })),
+      ),
+      el("span", { class: "pn-help" }, q.help),
+    );
+    return one;
+  }
 
   function view(env) {
     const tell = K.status(),
@@ -93,7 +186,9 @@
       el("div", { class: "pn-two" }, controls, el("div", null, tell.root, out)),
     );
     let begun = false,
-      turn = 0;
+      turn = 0,
+      later = 0,
+      known = {};
 
     async function begin() {
       const questions = await K.request(env.ctx, "questions", {}, { tell });
@@ -101,17 +196,40 @@
         begun = false;
         return;
       }
-      for (const [key, q] of Object.entries(questions))
-        picks.set(key, K.select({ label: q.title, options: Object.entries(q.answers), on: answer }));
+      known = questions.name?.options || {};
+      for (const [key, q] of Object.entries(questions)) picks.set(key, control(key, q, q.answers ? answer : soon));
       controls.replaceChildren(...[...picks.values()].map((p) => p.root));
       answer();
     }
+    /* Typing asks once it pauses. */
+    function soon() {
+      clearTimeout(later);
+      later = setTimeout(answer, 400);
+    }
+    function value(key, pick) {
+      if (pick.input.type !== "number") return pick.value.trim();
+      const typed = Math.trunc(Number(pick.value));
+      return Math.min(Number(pick.input.max), Math.max(Number(pick.input.min), typed || 1));
+    }
+    /* A known model answers the questions about it: their controls show it and are not asked. */
+    function settle() {
+      const name = picks.get("name")?.value.trim().toLowerCase(),
+        model = Object.entries(known).find(([one]) => one.toLowerCase() === name)?.[1] || {};
+      for (const key of ["model", "experts"]) {
+        const pick = picks.get(key);
+        if (!pick) continue;
+        if (model[key]) pick.input.value = model[key];
+        pick.input.disabled = Boolean(model[key]);
+      }
+    }
     async function answer() {
+      settle();
       const mine = ++turn,
-        asked = Object.fromEntries([...picks].map(([key, p]) => [key, p.value])),
+        asked = Object.fromEntries([...picks].map(([key, p]) => [key, value(key, p)])),
         found = await K.request(env.ctx, "recommend", asked, { tell });
       if (!found || mine !== turn) return;
       out.replaceChildren(
+        verdict(found),
         ...found.answers.map((one, i) => card(one, i + 1, env)),
         found.few
           ? el(
@@ -139,7 +257,7 @@
         begun = true;
         begin();
       },
-      destroy() {},
+      destroy: () => clearTimeout(later),
     };
   }
 

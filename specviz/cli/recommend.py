@@ -1,18 +1,23 @@
-"""``specviz recommend``: recommend three methods for a server, with an engine's flags."""
+"""``specviz recommend``: whether speculation pays for a server, and three methods with an engine's flags."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-QUESTIONS = (
-    "engine",
-    "model",
-    "task",
-    "load",
-    "temperature",
-    "experts",
-)  # of assets/recommend.yaml; read there only when the command runs
+QUESTIONS = {  # of assets/recommend.yaml, which is read only when the command runs
+    "name": "the model's name, as Qwen/Qwen3-8B; a listed one answers --model and --experts",
+    "engine": "vllm, sglang, tensorrt_llm, llama_cpp or transformers",
+    "model": "what exists for the model: a draft head, MTP layers, a small model of its family, or none (head, mtp, family, none)",
+    "task": "chat, code, copy or reason",
+    "card": "the machine: h100, b200, a100, rtx, apple or cpu",
+    "users": "concurrent requests, a number",
+    "temperature": "temperature: greedy or sampled",
+    "experts": "whether the model is a mixture of experts: dense or moe",
+    "structured": "whether answers are JSON or follow a grammar: free or json",
+    "tools": "whether tools are called: none or calls",
+    "rates": "acceptance rates by place of the draft that a server reports, as 0.81,0.62, or its log line",
+}
 
 
 def add(command) -> None:
@@ -22,16 +27,14 @@ def add(command) -> None:
         recommend,
         "Recommend three methods for a server, with the engine's flags, from published and measured speed-ups.",
     )
-    abouts = (
-        "vllm, sglang, tensorrt_llm, llama_cpp or transformers",
-        "what exists for the model: a draft head, MTP layers, a small model of its family, or none (head, mtp, family, none)",
-        "chat, code, copy or reason",
-        "concurrent requests: one, few or many",
-        "temperature: greedy or sampled",
-        "whether the model is a mixture of experts: dense or moe",
-    )
-    for question, about in zip(QUESTIONS, abouts):
-        sub.add_argument(f"--{question}", metavar="ANSWER", help=about + "; default: the first")
+    for question, about in QUESTIONS.items():
+        default = "" if question in ("name", "rates") else "; default: the first"
+        sub.add_argument(
+            f"--{question}",
+            metavar="ANSWER",
+            type=_number if question == "users" else str,
+            help=about + default,
+        )
 
     pays = sub.add_argument_group(
         "will a draft model pay at all",
@@ -65,9 +68,14 @@ def recommend(args: argparse.Namespace) -> int:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return 0
     words = lab.questions()
-    print("; ".join(words[question]["answers"][answer] for question, answer in found["asked"].items()))
+    print("; ".join(_said(words[question], answer) for question, answer in found["asked"].items() if answer))
+    print(f"\n{PAYS[found['verdict']['pays']]}")
+    if found["measured"]:
+        print(_measured(found["measured"]))
     for number, one in enumerate(found["answers"], 1):
         print(f"\n{number}. {one['title']}{_figure(one)}\n   {one['note']}")
+        if one["range"]:
+            print(f"   {_range(one['range'])}")
         print("".join(f"     {line}\n" for line in one["flags"].splitlines()), end="")
     if found["few"]:
         print(f"\nOnly {len(found['answers'])} here: {found['few']}.")
@@ -77,6 +85,36 @@ def recommend(args: argparse.Namespace) -> int:
         print(f"\n{_verdict(found['pays'])}")
     print(f"\nFlags as in {found['documents']}")
     return 0
+
+
+DIFFERS = {"card": "machine", "users": "requests at once", "experts": "mixture of experts"}
+PAYS = {
+    True: "Speculation pays.",
+    False: "Use plain decoding: speculation will not pay.",
+    None: "It depends: measure first.",
+}
+
+
+def _number(text: str) -> int | str:
+    """Return a whole number; other text as it is, which the questions refuse."""
+    return int(text) if text.isdecimal() else text
+
+
+def _said(question: dict, answer) -> str:
+    """Return an answer in the question's words."""
+    words = question.get("answers", {}).get(answer, str(answer))
+    return words if words not in ("Yes", "No") and "answers" in question else f"{question['title']} {words}"
+
+
+def _measured(found: dict) -> str:
+    lengths = ", ".join(f"{length}: {speed:.2f}" for length, speed in enumerate(found["speedups"], 1))
+    best = f"draft {found['best']} tokens a pass" if found["best"] else "no draft length pays"
+    return f"By your rates, {best}. Estimated speed-up by draft length: {lengths}."
+
+
+def _range(found: dict) -> str:
+    users = "for about as many users" if found["users"] else "for other numbers of users"
+    return f"{found['count']} figures {users}: {found['low']:.2f} to {found['high']:.2f}."
 
 
 def _pays(lab, sizes: tuple[float | None, ...], routed: str) -> dict:
@@ -99,7 +137,11 @@ def _verdict(pays: dict) -> str:
 def _figure(one: dict) -> str:
     if one["figure"] is None:
         return ": no figure"
-    other = f"; another {', '.join(one['differs'])}" if one["differs"] else ""
+    apart = "; ".join(
+        f"{DIFFERS.get(each['what'], each['what'])} {each['theirs'] or 'not stated'}"
+        for each in one["differs"]
+    )
+    other = f"; not your case: {apart}" if apart else ""
     source = f"; {one['figure']['source']}" if one["figure"]["source"] else ""
     return (
         f": {one['figure']['speedup']:.2f} times plain decoding ({one['figure']['setting']}{source}{other})"

@@ -40,7 +40,19 @@ LIGHT = {
     "chip_model": "chip",
 }
 FIELDS = {
-    "recommend": ("engine", "model", "task", "load", "temperature")
+    "recommend": (
+        "name",
+        "engine",
+        "model",
+        "task",
+        "card",
+        "users",
+        "temperature",
+        "experts",
+        "structured",
+        "tools",
+        "rates",
+    )
 }  # of a light question's payload; the others have a name
 WHOLE = {"chip_model"}  # light questions that read and check the payload themselves
 

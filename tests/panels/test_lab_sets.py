@@ -319,12 +319,23 @@ def test_which_one_for_my_server_asks_and_shows_flags_with_sources(visit):
         page.wait_for_function("asked.filter(([name]) => name === 'recommend').length === 2")
         assert page.evaluate("asked.at(-1)[1]") == {
             "engine": "llama_cpp",
+            "name": "",
             "experts": "dense",
             "model": "head",
             "task": "chat",
-            "load": "one",
+            "card": "h100",
+            "users": 1,
             "temperature": "greedy",
+            "structured": "free",
+            "tools": "none",
+            "rates": "",
         }
+        page.get_by_label("Which model?").fill("qwen/qwen3-8b")
+        page.wait_for_function("asked.filter(([name]) => name === 'recommend').length === 3")
+        assert (
+            page.evaluate("asked.at(-1)[1].model") == "head"
+            and page.get_by_label("Mixture of experts?").is_disabled()
+        )
         page.click("text=See its card >> nth=0")
         assert (
             page.get_attribute(".svp", "data-view") == "methods"
