@@ -261,7 +261,15 @@
       const got = await Promise.resolve(env.ctx.linkWithRun?.(keep)).catch(() => null);
       if (!got || typeof got.link !== "string" || link.input.value !== url) return;
       const q = new URLSearchParams(got.link.split("#")[1] || "");
-      for (const key of ["z", "stored"]) if (q.has(key)) fillIn(url + `&${key}=` + encodeURIComponent(q.get(key)));
+      for (const key of ["z", "stored"])
+        if (q.has(key)) fillIn(shown(url, q) + `&${key}=` + encodeURIComponent(q.get(key)));
+    }
+    /* What previews a link reads its query only: a stored run is named there. */
+    function shown(url, q) {
+      if (!q.has("stored")) return url;
+      const u = new URL(url);
+      u.searchParams.set("run", q.get("stored"));
+      return String(u);
     }
     async function copy(field) {
       if (!/&(z|stored)=/.test(link.input.value)) await carry(link.input.value, true);

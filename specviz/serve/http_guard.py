@@ -224,7 +224,11 @@ class HttpGuard:
     async def _answer_stored(self, request: Request, body: _BoundedBody) -> Response | None:
         """Return the answer to a request that stores or reads a run; None to any other. Raises Refused."""
         route = STORED.fullmatch(_path(request))
-        return await self._runs.answer(request, route[1], body.whole) if self._runs and route else None
+        return (
+            await self._runs.answer(request, route[1], bool(route[2]), body.whole)
+            if self._runs and route
+            else None
+        )
 
     async def _check_body(self, request: Request, body: _BoundedBody, event: bool) -> Response | None:
         """Read the body of a POST and check its size; return why an endpoint for programs cannot be called

@@ -1,6 +1,6 @@
 """Runs that the server keeps for links. A run that is too large to travel inside its link is posted to
 ``/runs``, checked as a trace, and written to a folder of the owner's under the SHA-256 of its records;
-``/runs/HASH`` returns it until it expires."""
+``/runs/HASH`` returns it until it expires, and ``/runs/HASH.png`` the picture for previews of its link."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ from ..trace.file_writer import write_file
 from ..trace.files import BIGGEST, Trace
 from ..trace.schema import TraceError
 from .address_budget import AddressBudget
+from .link_preview import preview, words_of
 
-ROUTE = re.compile(r"/runs(?:/([0-9a-f]{64}))?")
+ROUTE = re.compile(r"/runs(?:/([0-9a-f]{64})(\.png)?)?")
 FILE = re.compile(r"[0-9a-f]{64}\.jsonl\.gz")
+PICTURE = re.compile(r"[0-9a-f]{64}\.png")
 TYPES = (
     "application/gzip",
     "application/jsonl",
@@ -69,7 +71,8 @@ class StoredRuns:
         """Store a trace, given as its lines, possibly gzipped; return its name: the SHA-256 of its records
         as ``Trace.lines`` writes them. address: of the client that stores it. Raises Refused."""
         try:
-            content = Trace.load(data, self.most_bytes).lines().encode("utf-8", "replace")
+            trace = Trace.load(data, self.most_bytes)
+            content = trace.lines().encode("utf-8", "replace")
         except (ValueError, RecursionError) as why:
             if code_of(why) == "trace.large":
                 raise Refused("size.stored", most=self.most_bytes >> 10) from None
@@ -83,6 +86,8 @@ class StoredRuns:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_file(self._file(name), gzip.compress(content, mtime=0))
+            if (picture := preview(trace)) is not None:
+                write_file(self._picture(name), picture)
             owners = self._owners()
             owners["runs"].setdefault(name, _digest(owners["salt"], address))
             self._remove_old(self._file(name), owners)
@@ -108,11 +113,19 @@ class StoredRuns:
             file = self._file(name)
             found = file.stat()
             if self._expired(found.st_mtime):
-                file.unlink()
+                self._remove(file)
                 raise Refused("stored.gone")
             return file, found
         except OSError:
             raise Refused("stored.gone") from None
+
+    def words(self, name: str) -> tuple[str, str] | None:
+        """Return title and sentence of a stored run, None without a picture or a run."""
+        try:
+            self.find(name)
+        except Refused:
+            return None
+        return words_of(self._picture(name))
 
     def sweep(self) -> None:
         """Remove expired runs, at most once in SWEEP seconds."""
@@ -121,11 +134,15 @@ class StoredRuns:
             self._remove_old()
 
     async def answer(
-        self, request: Request, name: str | None, body: Callable[[], Awaitable[bytes]]
+        self, request: Request, name: str | None, picture: bool, body: Callable[[], Awaitable[bytes]]
     ) -> Response:
-        """Return the answer to a request to ROUTE. name: the hash in its path; body: reads the request's
-        body. Raises Refused."""
+        """Return the answer to a request to ROUTE. name: the hash in its path; picture: whether the path names
+        its picture; body: reads the request's body. Raises Refused."""
         if name is not None and request.method in ("GET", "HEAD"):
+            if picture and await asyncio.to_thread(self.words, name):
+                return FileResponse(self._picture(name), media_type="image/png")
+            if picture:
+                raise Refused("stored.gone")
             file, state = await asyncio.to_thread(self.find, name)
             return FileResponse(  # sent in parts, so that a reader that takes nothing costs nothing
                 file, media_type="application/gzip", stat_result=state, headers={"cache-control": "no-cache"}
@@ -149,6 +166,14 @@ class StoredRuns:
             raise Refused("stored.gone")
         return self.folder / f"{name}.jsonl.gz"
 
+    def _picture(self, name: str) -> Path:
+        return self._file(name).with_name(f"{name}.png")
+
+    def _remove(self, file: Path) -> None:
+        """Remove a run and its picture."""
+        file.unlink(missing_ok=True)
+        self._picture(file.name.partition(".")[0]).unlink(missing_ok=True)
+
     def _expired(self, written: float) -> bool:
         return time.time() - written > self.days * DAY
 
@@ -169,20 +194,21 @@ class StoredRuns:
         kept: dict[str, list[Path]] = {}  # owner -> its runs, newest first
         for old, written, file in sorted(files):
             if old and self._expired(-written):
-                file.unlink(missing_ok=True)
+                self._remove(file)
             else:
                 kept.setdefault(of.get(file.name.partition(".")[0], ""), []).append(file)
         for _ in range(sum(map(len, kept.values())) - self.most_runs):
             most = max(kept.values(), key=lambda runs: (len(runs), -runs[-1].stat().st_mtime))
-            most.pop().unlink(missing_ok=True)
+            self._remove(most.pop())
         names = {file.name.partition(".")[0] for runs in kept.values() for file in runs}
         for name in [name for name in of if name not in names]:
             del of[name]
 
     def _remove_left_over(self) -> None:
-        """Remove temporary files of a process that was killed while it wrote."""
+        """Remove what a process left that was killed while it wrote: temporary files, pictures without a run."""
         for file in self.folder.iterdir():
-            if TEMPORARY.fullmatch(file.name) and time.time() - file.stat().st_mtime > LEFT_OVER:
+            alone = PICTURE.fullmatch(file.name) and not self._file(file.stem).exists()
+            if (alone or TEMPORARY.fullmatch(file.name)) and time.time() - file.stat().st_mtime > LEFT_OVER:
                 file.unlink(missing_ok=True)
 
 

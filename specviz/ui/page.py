@@ -128,7 +128,10 @@ def launch(demo: Page, **options: Any) -> Any:
                     api=demo.openai_api if serves_openai() else None,
                 ),
                 Middleware(
-                    HeadScript, script=board.read_script("limit_animation_frames.js"), card=board.CARD
+                    HeadScript,
+                    script=board.read_script("limit_animation_frames.js"),
+                    card=board.CARD,
+                    words=demo.runs.words if demo.runs else lambda name: None,
                 ),
             ]
         },

@@ -13,6 +13,7 @@ import random
 import socket
 import threading
 import time
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -112,6 +113,33 @@ def test_no_other_file_can_be_named(server, runs, name):
     )
     connection.close()
     assert code(lambda: runs.find(name)) == "stored.gone"
+
+
+def test_a_stored_run_has_a_picture_for_previews_and_no_text_of_it_is_in_it(server, runs):
+    status, said = post(server.url + "runs", run("<b>a secret</b>"), **GZIP)
+    name = json.loads(said)["hash"]
+    with urllib.request.urlopen(f"{server.url}runs/{name}.png") as answer:
+        picture = answer.read()
+        assert status == 200 and answer.headers["content-type"] == "image/png"
+    assert picture.startswith(b"\x89PNG") and b"secret" not in picture and runs.words(name) is not None
+    with urllib.request.urlopen(f"{server.url}?run={name}") as answer:
+        page = answer.read().decode()
+    title, sentence = runs.words(name)
+    assert f'content="specviz: {title}"' in page and f"/runs/{name}.png" in page and sentence in page
+    (runs.folder / f"{name}.jsonl.gz").unlink()
+    assert runs.words(name) is None
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(f"{server.url}runs/{name}.png")
+    os.utime(runs.folder / f"{name}.png", (1, 1))
+    runs._remove_old()
+    assert not names(runs)
+
+
+def test_a_run_goes_with_its_picture(runs):
+    name = runs.put(run())
+    assert {file.suffix for file in runs.folder.iterdir()} >= {".png", ".gz"}
+    os.utime(runs.folder / f"{name}.jsonl.gz", (1, 1))
+    assert code(lambda: runs.find(name)) == "stored.gone" and not names(runs)
 
 
 BOMB, NOISE = (

@@ -109,6 +109,33 @@ def test_the_script_stands_first_in_the_page_and_nowhere_else(server):
         assert answer(other, b"<head>") == (dict(other), b"<head>")
 
 
+def test_a_link_to_a_stored_run_has_a_preview_of_its_own():
+    card = '<meta property="og:type" content="website"><meta property="og:title" content="page">'
+    words = {"a" * 64: ('<b>"x"', "The same 3 tokens.")}
+
+    async def app(scope, receive, send):
+        html = [(b"content-type", b"text/html")]
+        await send({"type": "http.response.start", "status": 200, "headers": html})
+        await send({"type": "http.response.body", "body": b"<head>"})
+
+    def page(query: bytes) -> str:
+        out = []
+
+        async def send(message):
+            out.append(message)
+
+        scope = {"type": "http", "path": "/", "method": "GET", "query_string": query}
+        scope["headers"] = [(b"host", b"me.org")]
+        alone(HeadScript(app, "s", card, words.get)(scope, None, send))
+        return out[1]["body"].decode()
+
+    own = page(b"embed=1&run=" + b"a" * 64)
+    assert 'og:title" content="specviz: &lt;b&gt;&quot;x&quot;"' in own and "The same 3 tokens." in own
+    assert f"http://me.org/runs/{'a' * 64}.png" in own and 'content="page"' not in own and "website" in own
+    for query in (b"", b"run=" + b"b" * 64, b"run=" + b"a" * 65, b"xrun=" + b"a" * 64, b"run=A"):
+        assert 'content="page"' in page(query) and "/own/link_card.png" in page(query)
+
+
 def test_a_reader_that_paints_seldom_is_updated_seldom_and_loses_nothing():
     live = LiveRun(FakeBackend(), RunQueue(), ASK)
     least = BEAT * CORES

@@ -97,6 +97,9 @@
     const place = new URLSearchParams(String(where || "").replace(/^#/, ""));
     for (const key of PLACE) if (place.has(key)) q.set(key, place.get(key));
     const url = new URL(location.href);
+    /* what previews a link reads no hash: a stored run is named in the query, too */
+    if (stored) url.searchParams.set("run", stored);
+    else url.searchParams.delete("run");
     url.hash = String(q);
     return String(url);
   }
@@ -262,6 +265,9 @@
     `${why}: for the run itself save the trace and send the file`;
   const OPENS = (what, alike) => `${what} and opens this round; "Run it again" there makes it again: ${alike}`;
   const WITHIN = "it carries this run in itself";
+  const SHOWN = () => `${WITHIN}, and this server keeps it for ${page.days} days, so that its preview shows it; it`;
+  /* The clipboard may be written for a few seconds after a press only. */
+  const soon = () => new Promise((done) => setTimeout(() => done({}), 2500));
   const STORED = () => `this server keeps the run for ${page.days} days, for whoever has the link; it opens it`;
 
   /* What stands on the board: its records, their headers, and whether it is a run of one's own: made here, or from a file. */
@@ -284,14 +290,19 @@
   };
 
   /* {link, text}: of the run on the board where it is one's own; else of the recording; else of what stands in the controls.
-     keep: whether the server may be asked to keep a run that is too large for the link. */
-  async function linkOf(now, keep) {
+     keep: whether the server may be asked to keep a run that is too large for the link; shown: and any run, for the link's
+     preview, which the server makes. */
+  async function linkOf(now, keep, shown = false) {
     const { records, heads, own } = standing(),
       link = page.link(now);
     if (!own) return { link, text: THIS };
     const packed = await page.pack(records, LETTERS - link.length - 3),
       alike = page.alike(heads[0].deterministic ? 0 : heads[0].sampling?.temperature, followed(heads));
-    if (packed) return { link: link + "&z=" + packed, text: OPENS(WITHIN, alike) };
+    if (packed) {
+      const { hash } = shown ? await Promise.race([page.store(records), soon()]) : {},
+        carried = (hash ? page.link(now, hash) : link) + "&z=" + packed;
+      return { link: carried, text: OPENS(hash ? SHOWN() : WITHIN, alike) };
+    }
     const { hash, why } = keep ? await page.store(records) : {};
     return hash ? { link: page.link(now, hash), text: OPENS(STORED(), alike) } : { link, text: AGAIN(alike, why) };
   }
@@ -306,7 +317,7 @@
     } catch {
       now.methods = [];
     }
-    const { link, text } = await linkOf(now, true);
+    const { link, text } = await linkOf(now, true, true);
     history.replaceState(null, "", link);
     const say = (copied) => JSON.stringify({ state: "", text: `${copied}: ${text}.` });
     try {
