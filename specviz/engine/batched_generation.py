@@ -32,6 +32,9 @@ class _Job:
     runs: list[Generator[list[Chunk]]] = field(default_factory=list)
 
 
+_Run = tuple[_Job, Generator[list[Chunk]]]  # one answer of a request
+
+
 class BatchedGeneration:
     """Answers the concurrent requests for one loaded model. largest: the largest number of requests that
     have shared a forward pass so far; caches: KV caches of conversations, for later turns."""
@@ -84,38 +87,30 @@ class BatchedGeneration:
     def _work(self) -> None:
         from ..loops.continuous import ContinuousBatch
 
-        batch, jobs = ContinuousBatch(), []
+        batch = ContinuousBatch()
+        lines: dict[
+            str, list[_Run]
+        ] = {}  # address -> its answers; the one that advanced longest ago is first
         while True:
             with self._lock:
                 if self._thread is not threading.current_thread():  # it was given up
                     return
                 new, self._new = self._new, []
-                if not jobs and not new:
+                if not lines and not new:
                     self._thread = None
                     return
-            if not jobs:
+            if not lines:
                 batch = ContinuousBatch()  # a round that failed breaks its own batch only
             for job in new:
-                jobs.append(job)
-                self._guarded(job, partial(self._begin, job, batch))
-            jobs = [job for job in jobs if self._guarded(job, partial(self._advance, job))]
+                if self._guarded(job, partial(self._begin, job, batch)):
+                    lines.setdefault(job.asked.address, []).extend((job, run) for run in job.runs)
+            _advance_in_turn(lines, self._guarded)
             self.largest = max(self.largest, batch.largest)
 
     def _begin(self, job: _Job, batch: Any) -> None:
         for session in job.sessions:
             session.batch = batch
         job.runs = answers(job.sessions, job.asked, job.seconds, job.cancel, self.caches)
-
-    @staticmethod
-    def _advance(job: _Job) -> None:
-        """Advance each answer of a request by one round."""
-        going = []
-        for run in job.runs:
-            part = next(run, None)
-            if part is not None:
-                going.append(run)
-                job.output.put(part)
-        job.runs = going
 
     @staticmethod
     def _guarded(job: _Job, work: Callable[[], None]) -> bool:
@@ -131,3 +126,28 @@ class BatchedGeneration:
         if not job.runs:
             job.output.put(None)
         return bool(job.runs)
+
+
+def _advance_in_turn(
+    lines: dict[str, list[_Run]], guarded: Callable[[_Job, Callable[[], None]], bool]
+) -> None:
+    """Advance answers by one round: as many of each address as the address with the fewest has, so that one
+    address with many requests does not slow the round of another one. Answers that are over leave."""
+    each = min(map(len, lines.values()), default=0)
+    for address, line in list(lines.items()):
+        for job, run in line[:each]:
+            if run in job.runs:
+                guarded(job, partial(_advance, job, run))
+        going = [one for one in (*line[each:], *line[:each]) if one[1] in one[0].runs]
+        lines[address] = going
+        if not going:
+            del lines[address]
+
+
+def _advance(job: _Job, run: Generator[list[Chunk]]) -> None:
+    """Advance an answer of a request by one round."""
+    part = next(run, None)
+    if part is None:
+        job.runs.remove(run)
+    else:
+        job.output.put(part)

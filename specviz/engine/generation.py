@@ -31,6 +31,7 @@ class Generation:
     knobs: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, Any] = field(default_factory=dict)
     owner: str = ""  # whose conversation it is: KV caches are reused within it only
+    address: str = ""  # of the client; addresses take turns within a batch
     seeded: bool = False
     more: tuple[Any, ...] = ()
     echo: bool = False

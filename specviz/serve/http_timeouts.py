@@ -4,8 +4,8 @@ A connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed,
 more than ``REST_BYTES`` of a request's body after the answer. An address may have at most ``HALF_OPEN``
 incomplete requests; one more closes its oldest, so that other visitors with the same address are still
 served. A connection that takes less than ``DRAIN_BYTES`` of its answer in ``DRAIN_SECONDS`` is aborted. All
-addresses together have fewer connections than the process may have open files: beyond that, the address
-with the most loses its oldest."""
+addresses together have so few connections that a socket and a file for each are fewer than the process may
+have open: beyond that, the address with the most loses its oldest."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ ARRIVAL_SECONDS = 15.0  # for headers and body
 HALF_OPEN = 32
 CONNECTIONS = 256  # of an address: a browser opens six, and a classroom shares an address
 ALL_CONNECTIONS = 4096
+# Open files of a connection: its socket, and the stored run that it may be reading. When files run out, asyncio
+# tries to accept 2,048 times in one step.
+FILES = 2
 SPARE_FILES = 96  # open files left for everything else
 BUFFER_BYTES = 32 * 2**10  # of an answer that a connection may hold unsent before its writer waits
 DRAIN_SECONDS = 30.0
@@ -58,14 +61,14 @@ def connections_in_all() -> int:
     if resource is None:
         return ALL_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = ALL_CONNECTIONS + SPARE_FILES
+    wanted = FILES * ALL_CONNECTIONS + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else max(soft, min(wanted, hard))
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return (
         ALL_CONNECTIONS
         if soft == resource.RLIM_INFINITY
-        else max(8, min(ALL_CONNECTIONS, soft - SPARE_FILES))
+        else max(8, min(ALL_CONNECTIONS, (soft - SPARE_FILES) // FILES))
     )
 
 

@@ -145,9 +145,8 @@ class OpenAIApi:
         try:
             body = await request.json()
             address = request.client.host if request.client else ""
-            target, asked, wanted = self._read(
-                body, kind, owner_of(address, request.headers.get("authorization", ""))
-            )
+            owner = owner_of(address, request.headers.get("authorization", ""))
+            target, asked, wanted = self._read(body, kind, owner, address)
             shape = kind(self._names()[target], str(request.base_url).rstrip("/"), wanted)
             left = Departure()
             chunks = self._chunks(target, asked, shape, Visitor(address), left)
@@ -174,7 +173,9 @@ class OpenAIApi:
         except ValueError:
             return refusal(Refused("http.malformed"))
 
-    def _read(self, body: Any, kind: type[Shape], owner: str = "") -> tuple[str | None, Generation, Wanted]:
+    def _read(
+        self, body: Any, kind: type[Shape], owner: str = "", address: str = ""
+    ) -> tuple[str | None, Generation, Wanted]:
         """Read a request: the target, what is to be generated, and the format of the answer. Raises Refused
         that names the field."""
         if not isinstance(body, dict):
@@ -186,7 +187,8 @@ class OpenAIApi:
             raise self._no_model(name)
         asked, wanted = read_generation(body, kind, self._limits)
         method, knobs = self._method(body.get("speculative"), target, bool(asked["predicted"]))
-        return target, Generation(method=method, knobs=knobs, owner=owner, **asked), wanted
+        generation = Generation(method=method, knobs=knobs, owner=owner, address=address, **asked)
+        return target, generation, wanted
 
     def _method(self, asked: Any, target: str | None, predicted: bool) -> tuple[str, dict[str, Any]]:
         asked = {} if asked is None else asked

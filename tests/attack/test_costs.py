@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import multiprocessing
 import os
 import socket
 import tempfile
@@ -118,33 +119,44 @@ FLOODS = {  # name: (attack, seconds, clients side by side)
 }
 
 
-def attacked(server: RealServer, attack, seconds: float, together: int):
-    """An honest client's waits, and the figures of a server while threads of one address repeat
-    ``attack(server, address)``."""
+def repeated(server: RealServer, attack, seconds: float, together: int, answers) -> None:
+    """Repeat ``attack(server, address)`` in threads, in a process of its own: an attacker's threads would slow
+    the honest client's. Put how many answers of each kind there were."""
     over = threading.Event()
-    answers: Counter = Counter()
+    counted: Counter = Counter()
 
     def repeat() -> None:
         while not over.is_set():
             try:
-                answers[attack(server, ATTACKER)[0]] += 1
+                counted[attack(server, ATTACKER)[0]] += 1
             except OSError as error:
-                answers[type(error).__name__] += 1
+                counted[type(error).__name__] += 1
 
+    for _ in range(together):
+        threading.Thread(target=repeat, daemon=True).start()
+    time.sleep(seconds)
+    over.set()
+    answers.put(dict(counted))
+
+
+def attacked(server: RealServer, attack, seconds: float, together: int):
+    """An honest client's waits, and the figures of a server while threads of one address repeat
+    ``attack(server, address)``."""
+    apart = multiprocessing.get_context("fork")
+    answers = apart.SimpleQueue()
     before, cpu = server.memory(), server.processor()
-    threads = [threading.Thread(target=repeat, daemon=True) for _ in range(together)]
+    attacker = apart.Process(target=repeated, args=(server, attack, seconds, together, answers), daemon=True)
     with HonestClient(server) as client:
-        for one in threads:
-            one.start()
-        time.sleep(seconds)
-        over.set()
-    spent = server.processor() - cpu
+        attacker.start()
+        counted = answers.get()
+    attacker.kill()
+    spent, requests = server.processor() - cpu, sum(counted.values())
     figures = {
-        "requests": sum(answers.values()),
+        "requests": requests,
         "processor_s": spent,
-        "each_ms": 1000 * spent / max(1, sum(answers.values())),
+        "each_ms": 1000 * spent / max(1, requests),
         "memory_MB": server.memory() - before,
-        "answers": dict(answers),
+        "answers": counted,
     }
     return client, figures
 

@@ -31,6 +31,7 @@ from specviz.engine.limits import (
 from specviz.engine.loading import Loader
 from specviz.engine.messages import TEXTS
 from specviz.engine.stream import LiveRun
+from specviz.serve import http_timeouts
 from specviz.ui.handlers import VISITORS, Handlers, lanes_picked
 
 from ..ui.fake import CARDS, FakeBackend
@@ -293,6 +294,16 @@ def test_six_thousand_methods_are_as_many_as_there_are_lanes():
         assert len(keys) <= LANES - 1 and len(set(keys)) == len(keys) and set(keys) <= set(cards) - {BASELINE}
     for odd in ("", "{", "null", "7", '{"a": 1}', "[" * 100_000, None, 7, {"a": 1}):
         assert lanes_picked(odd, cards) == []
+
+
+@pytest.mark.parametrize("hard", [256, 1024, 4096, 2**20, resource.RLIM_INFINITY])
+def test_all_connections_with_a_file_each_leave_files_for_the_rest(monkeypatch, hard):
+    """A connection that reads a stored run holds its socket and the run's file."""
+    limits = [(256, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, given: limits.append(given))
+    most = http_timeouts.connections_in_all()
+    assert 8 <= most and 2 * most + http_timeouts.SPARE_FILES <= limits[-1][0]
 
 
 def test_a_long_value_is_not_echoed():

@@ -44,6 +44,48 @@ def test_a_batch_that_hangs_is_given_up_and_the_next_request_is_answered(monkeyp
     hangs.set()
 
 
+def test_an_address_with_many_requests_does_not_slow_the_round_of_another(monkeypatch):
+    """Each address advances as many answers a round; those of one address take turns, and alone all advance."""
+    rounds, together = [], threading.Barrier(9)
+
+    class Session:
+        batch = None
+
+    def answers(sessions, asked, seconds, cancel, caches):
+        def one():
+            for i in range(1, 5):
+                rounds.append((asked.address, asked.prompt))
+                yield [{"index": 0, "text": str(i)}]
+
+        return [one()]
+
+    def prepare(loaded, asked, batch):
+        together.wait(60)
+        return [Session()]
+
+    monkeypatch.setattr(batched_generation, "prepare", prepare)
+    monkeypatch.setattr(batched_generation, "answers", answers)
+    batch = BatchedGeneration(None)
+    batch._thread = threading.current_thread()  # no batch begins before all requests are there
+    asked = [Generation(str(i), True, "speculative", {}, {}, address="greedy") for i in range(8)]
+    asked.append(Generation("modest", True, "speculative", {}, {}, address="modest"))
+    waiting = [
+        threading.Thread(target=lambda one=one: list(batch.generate(one, 60, threading.Event())))
+        for one in asked
+    ]
+    [thread.start() for thread in waiting]
+    while len(batch._new) < 9:
+        time.sleep(0.01)
+    batch._work()
+    [thread.join(60) for thread in waiting]
+    modest = [i for i, (address, _) in enumerate(rounds) if address == "modest"]
+    assert len(rounds) == 36 and modest[-1] < 8  # beside each of its four rounds one of the other address
+    beside = [prompt for address, prompt in rounds[: modest[-1]] if address == "greedy"]
+    assert len(set(beside)) == len(beside)
+    alone = [prompt for _, prompt in rounds[12:]]  # the modest one is over: all others advance every round
+    assert max(alone.count(prompt) for prompt in alone) <= 4
+
+
 def test_a_slow_check_of_one_request_does_not_hold_the_batch(monkeypatch):
     """Pictures are decoded and grammars compiled in the request's own thread."""
     gate, threads = threading.Event(), []
