@@ -19,6 +19,7 @@ from typing import Any
 
 from ..run.request import SessionError
 from ..trace.file_writer import check_place
+from .ledger_lines import append_row, read_rows
 
 GZIP = b"\x1f\x8b"
 OPENS = b'{"sitting": '  # start of every line; other text is never truncated
@@ -149,8 +150,6 @@ class Ledger:
     def __init__(self, path: str | Path, there: bool = False):
         self.path = Path(path)
         self.sessions: list[BenchSession] = []
-        self._whole = 0
-        self._torn = False
         self._name = ""
         self._packed = False
         try:
@@ -163,17 +162,8 @@ class Ledger:
         except (OSError, EOFError, zlib.error):
             raise SessionError(f"{path} is damaged or cut short.", "ledger.damaged") from None
         named: dict[str, BenchSession] = {}
-        for count, line in enumerate(data.splitlines(keepends=True), 1):
-            if not line.endswith(b"\n") and (line.startswith(OPENS) or OPENS.startswith(line)):
-                self._torn = True
-                break
-            try:
-                self._take(json.loads(line.decode("utf-8") if line.startswith(OPENS) else ""), named)
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise SessionError(
-                    f"Line {count} of {path} was not written by bench.", "ledger.line"
-                ) from None
-            self._whole += len(line)
+        self._whole = read_rows(self.path, data, OPENS, lambda row: self._take(row, named))
+        self._torn = self._whole < len(data)
 
     def _take(self, row: dict[str, Any], named: dict[str, BenchSession]) -> None:
         if "leg" in row:
@@ -222,9 +212,7 @@ class Ledger:
         self.sessions[-1].run_groups.append(run_group)
 
     def _write(self, row: dict[str, Any]) -> None:
-        line = json.dumps({"sitting": self._name, **row}, ensure_ascii=False) + "\n"
-        with self.path.open("ab") as file:  # one write, so that readers see complete lines
-            file.write(line.encode())
+        append_row(self.path, {"sitting": self._name, **row})
 
 
 def comparable(

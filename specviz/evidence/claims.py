@@ -35,11 +35,13 @@ from ..run.request import GenerationRequest, SessionError
 from ..run.result import Result, RunFailed
 from ..run.session import Session
 from .claim_counts import COUNTED, WITHOUT_IT, Counts, drafts_in_one_pass, with_both_rules
+from .ledger_lines import append_row, read_rows
 from .prompt_suites import Item, read_suites, select_items
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
 
+OPENS = b'{"claim": '  # start of every line of the ledger
 LEVEL = 0.05  # probability that a claim without effect is called shown or opposite
 LOOKS = (6, 16, 32)  # numbers of pairs after which the interval is read
 IN_TURN = 12  # open claims whose pairs are run in turn; those with the fewest readings come first
@@ -164,8 +166,7 @@ def _try_on(
                     del waiting[name]
                     yield name, Outcome(CANNOT, why=str(error))
                     continue
-                with ledger.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(pairs[-1])) + "\n")
+                append_row(ledger, asdict(pairs[-1]))
             one = outcome(claim, pairs, suite)
             if one.verdict != OPEN:
                 del waiting[name]
@@ -373,15 +374,17 @@ def _t_share(t: float, freedom: int) -> float:
 
 def read_ledger(path: Path, target: str | None = None, suite: int = 0) -> dict[str, list[Pair]]:
     """Return the pairs of a ledger by claim, in order, as far as their condition is the claim's own; of one
-    target only, if it is named."""
+    target only, if it is named. Raises SessionError for a file that is not a ledger."""
     found: dict[str, list[Pair]] = {}
     hashes = {name: condition_hash(claim) for name, (_, claim) in listed().items()}
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else ()
-    for line in lines:
-        pair = Pair(**json.loads(line))
+
+    def take(row: dict[str, Any]) -> None:
+        pair = Pair(**row)
         here = target is None or pair.target == target
         if here and pair.suite == suite and pair.condition == hashes.get(pair.claim):
             found.setdefault(pair.claim, []).append(pair)
+
+    read_rows(path, path.read_bytes() if path.exists() else b"", OPENS, take)
     return found
 
 

@@ -9,7 +9,6 @@ docs/comparisons.md. All figures are counts; times are modelled from them."""
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -22,8 +21,10 @@ from ..core.claim import Claim
 from ..methods import catalogue
 from ..trace.file_writer import write_file
 from .claims import Asked, Runs, prompts, t_quantile
+from .ledger_lines import append_row, rows_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+OPENS = b'{"tokens": '  # start of every line of the ledger
 REQUESTS = (1, 2, 4, 8, 16)
 PASS_MS = 4.5  # of a pass of the default target on two cores
 ROW_MS = 0.98  # of a token of the pass
@@ -138,8 +139,7 @@ def run(open_target: Any, target: str, ledger: Path, kinds: Sequence[str], minut
         if where not in runs:
             runs[where] = Runs(open_target(where))
         row = figures(runs[where], cell, number) | {"cell": cell.name, "number": number, "target": where}
-        with ledger.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        append_row(ledger, row)
 
 
 def figures(runs: Runs, cell: Cell, number: int) -> dict[str, int]:
@@ -160,9 +160,8 @@ def figures(runs: Runs, cell: Cell, number: int) -> dict[str, int]:
 
 
 def read(ledger: Path) -> list[dict[str, Any]]:
-    """Return the lines of the ledger."""
-    lines = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else ()
-    return [json.loads(line) for line in lines]
+    """Return the rows of the ledger. Raises SessionError for a file that is not one."""
+    return rows_of(ledger, OPENS)
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
