@@ -58,6 +58,15 @@ FORWARDS = (
     "hf",
 )  # names of zoo/backends.py, which needs torch
 QUANTISED = ("bnb-8bit", "bnb-4bit", "ao-int8", "ao-int4")  # kinds of checkpoints/quantised.py
+READ = (
+    ".json",
+    ".jinja",
+    ".model",
+    ".txt",
+    ".safetensors",
+    ".bin",
+    ".gguf",
+)  # endings of files that are read
 REACH = 5.0  # seconds for the hub's first answer
 UNREACHABLE = ("LocalEntryNotFoundError", "OfflineModeIsEnabled")  # errors of the hub's client
 LONGEST = 1000  # characters of a field of models.yaml
@@ -137,6 +146,7 @@ class Entry:
                         f"The weights of {self.name} are not installed: specviz models --fetch {self.name} fetches them.",
                         "model.not_installed",
                     )
+            _check_files(folder)
             return joined_folder(folder)
         except ModelError as error:
             raise ZooError(
@@ -271,6 +281,14 @@ class Register:
             + (", and a folder, a GGUF file or org/name@commit will do." if not named_only else "."),
             "model.unknown",
         )
+
+
+def _check_files(folder: Path) -> None:
+    """Refuse a folder in which something that is no ordinary file has the name of one that is read: a link to
+    a device or a pipe would be read for ever. Raises ZooError."""
+    for file in folder.iterdir():
+        if file.suffix in READ and not file.is_file():
+            raise ZooError(f"{file.name} of {folder.name} is no ordinary file.", "model.file")
 
 
 def models_file() -> Path:

@@ -208,6 +208,31 @@ def test_a_head_is_no_target(at_home, tmp_path, monkeypatch):
     refused(write(tmp_path / "theirs", model_type="medusa"), "medusa head")
 
 
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder", "circle", "nowhere"])
+def test_a_link_to_no_ordinary_file_is_one_sentence_and_nothing_waits(tmp_path, kind):
+    """Of each file of a model folder; /dev/zero has no end, and a pipe waits for its writer."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    leads = {"device": "/dev/zero", "nowhere": tmp_path / "none"}
+    names = [file.name for file in write(tmp_path / "whole").iterdir()]
+    assert len(names) >= 6
+    for name in names:
+        folder = write(tmp_path / "models" / name)
+        (folder / name).unlink()
+        (folder / name).symlink_to(leads.get(kind, tmp_path / kind))
+        refused(folder, r"config\.json|no ordinary file")
+
+
+def test_a_folder_of_links_loads_like_its_files(tmp_path):
+    """The hub's cache is made of links."""
+    whole, linked = write(tmp_path / "whole"), tmp_path / "linked"
+    linked.mkdir()
+    for file in whole.iterdir():
+        (linked / file.name).symlink_to(file)
+    assert load(str(linked)).vocab == load(str(whole)).vocab
+
+
 # --- numbers in few bits ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("quantised", ["scale_inv", "SCB", "int8", "fp8"])
 @pytest.mark.parametrize("forward", ["fast", "hf"])
