@@ -16,8 +16,11 @@ from ..trace.headline import Headline, headline
 
 SIZE = (1200, 630)  # pixels that services show
 MARGIN = 64
-PAPER, INK, QUIET = "#fbfbfa", "#1a1c20", "#5c6068"
-DRAFTED, OWN = "#56B4E9", "#E69F00"  # accepted draft tokens; tokens of the large model's own
+PAPER = "#fbfbfa"
+INK = "#1a1c20"
+QUIET = "#5c6068"
+DRAFTED = "#56B4E9"  # accepted draft tokens
+OWN = "#E69F00"  # tokens of the large model's own
 MOST_TOKENS = 512  # of a strip
 WORDS = "Description"  # of the PNG's text; "Title" is the other
 
