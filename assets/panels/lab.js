@@ -19,9 +19,10 @@
     {
       key: "if",
       title: "What if?",
-      line: "Other settings or another machine, same recording",
+      line: "Other settings, another drafter, another machine",
       ways: [
         { key: "whatif", title: "Other settings", line: "Other settings, same recording" },
+        { key: "dial", title: "Another drafter", line: "A set acceptance, run for real; runs the engine" },
         { key: "hardware", title: "Another machine", line: "A model, not a measurement" },
       ],
     },
@@ -31,6 +32,7 @@
       line: "Runs the engine",
       ways: [
         { key: "prompts", title: "Your prompts", line: "A set raced as one; runs the engine" },
+        { key: "verify", title: "How much to verify", line: "Adaptive verification and others; runs the engine" },
         { key: "sweep", title: "Turn one knob", line: "Where it is fastest; runs the engine" },
         { key: "grid", title: "Length and temperature", line: "Speed cell by cell; runs the engine" },
         { key: "load", title: "Under load", line: "Many users at once; runs the engine" },

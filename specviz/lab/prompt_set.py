@@ -40,8 +40,9 @@ def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
     from?} -> {rows, runs, done, of, passes, replaced, machine}, yielded after each prompt; a stopped
     measurement returns what was measured. seeds: that many draws of each prompt, the first with ``seed``;
     from: the number of prompts and draws that were measured before, so that the rest is measured.
-    rows: {method, title, tokens_per_second, walltime_speedup, block_efficiency: [median, low, high] or null,
-    prompts, confidence, named}; runs: {prompt, method, tokens, seconds, tokens_per_second, block_efficiency,
+    rows: {method, title, tokens_per_second, walltime_speedup, block_efficiency, rows_per_pass (tokens in a target
+    pass, drafted ones and the root): [median, low, high] or null, prompts, confidence, named}; runs: {prompt, method, tokens, seconds,
+    tokens_per_second, block_efficiency, rows_per_pass,
     walltime_speedup, speedup_low, speedup_high, named}; the speed-up, its interval and ``replaced``: as in
     trace/speed.py."""
     prompts, lanes = _prompts(payload), _lanes(payload)
@@ -108,6 +109,7 @@ def _run(number: int, seed: int, lane: _Lane, found: dict[str, TimedRun]) -> dic
         "seconds": totals.seconds,
         "tokens_per_second": ours.speed,
         "block_efficiency": totals.metrics()["block_efficiency"],
+        "rows_per_pass": (totals.drafted + totals.rounds) / totals.rounds if totals.rounds else None,
         **speed_fields(compared([plain], [ours])),
     }
 
@@ -121,7 +123,7 @@ def _row(lane: _Lane, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "confidence": None,
         "named": any(run["named"] for run in mine),
     }
-    for figure in ("block_efficiency", "tokens_per_second", "walltime_speedup"):
+    for figure in ("block_efficiency", "rows_per_pass", "tokens_per_second", "walltime_speedup"):
         values = [run[figure] for run in mine if run[figure] is not None]
         row[figure] = None
         if values:

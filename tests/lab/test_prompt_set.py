@@ -34,6 +34,8 @@ def test_every_prompt_runs_on_every_method_beside_plain_decoding():
     for row in last["rows"]:
         mine = [run["block_efficiency"] for run in last["runs"] if run["method"] == row["method"]]
         assert row["block_efficiency"] == [median(mine), min(mine), max(mine)] and row["prompts"] == 3
+    assert last["rows"][0]["rows_per_pass"] == [1.0, 1.0, 1.0]  # plain decoding passes the root alone
+    assert 1 < last["rows"][1]["rows_per_pass"][0] <= 1 + 4
     assert last["rows"][0]["walltime_speedup"][0] == 1.0 == last["rows"][0]["block_efficiency"][0]
 
 

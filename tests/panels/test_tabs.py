@@ -39,6 +39,8 @@ VIEWS = {
         "batched",
         "mask",
         "killers",
+        "dial",
+        "verify",
         "sweep",
         "grid",
         "prompts",
