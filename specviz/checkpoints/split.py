@@ -9,7 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import tempfile
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from .errors import ModelError
@@ -101,11 +104,30 @@ def _join(folder: Path, shards: dict[str, list[Path]], place: Path) -> None:
 
 
 def cache_folder() -> Path:
-    """Return the folder of joined shards: under the home's cache if that is writable, else under the
-    temporary folder."""
+    """Return the folder of joined shards: under the home's cache if that is writable, else one of this user's
+    own under the temporary folder."""
     home = Path.home() / ".cache"
     writable = home if home.is_dir() else home.parent
-    return (home if os.access(writable, os.W_OK) else Path(tempfile.gettempdir())) / "specviz" / "models"
+    return (home if os.access(writable, os.W_OK) else _private_folder()) / "specviz" / "models"
+
+
+def _private_folder() -> Path:
+    """Return a folder below the temporary one in which nobody else writes: weights that another user laid
+    there would be read as ours."""
+    if not hasattr(os, "getuid"):
+        return Path(tempfile.gettempdir())  # the user's own on Windows
+    folder = Path(tempfile.gettempdir()) / f"specviz-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        return folder
+    return _folder_of_this_process()
+
+
+@lru_cache(maxsize=1)
+def _folder_of_this_process() -> Path:
+    return Path(tempfile.mkdtemp(prefix="specviz-"))
 
 
 def gguf_digest(folder: Path) -> tuple[str, str] | None:

@@ -12,12 +12,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import config
+from numba.core import ccallback, config, dispatcher
+from numba.core.caching import FunctionCache
 
 from .progress import PROGRESS
 from .vector import ISA
@@ -40,8 +42,8 @@ def _base() -> Path:
 
 @lru_cache(maxsize=1)
 def kernel_cache() -> Path | None:
-    """Return the folder of the compiled kernels, created if needed; None if it cannot be written, so that
-    kernels are compiled at every start."""
+    """Return the folder of the compiled kernels, created if needed; None if it cannot be written or others may
+    write there, so that kernels are compiled at every start."""
     here = Path(__file__).parent
     key = hashlib.sha256()
     for name in SOURCES:
@@ -51,9 +53,32 @@ def kernel_cache() -> Path | None:
         folder = _base() / "kernels" / key.hexdigest()[:16]
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
-            return folder
+            return folder if _is_own(folder) else None
     except (OSError, RuntimeError):  # read-only, or no home folder
         return None
+
+
+class _OwnCache(FunctionCache):
+    """numba's cache of one function, which a damaged file or a full disk does not stop: the function is then
+    compiled anew, or not kept."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # whatever a pickle that is cut short raises
+            with suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(OSError):
+            super().save_overload(sig, data)
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether nobody but this user writes in a folder: what numba reads there is pickles."""
+    found = folder.stat()
+    return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
 
 
 def in_cache_folder(compile_with: Callable[[bool], Any]) -> Any:
@@ -63,8 +88,10 @@ def in_cache_folder(compile_with: Callable[[bool], Any]) -> Any:
     before = settings["CACHE_DIR"]
     settings["CACHE_DIR"] = "" if folder is None else str(folder)
     try:
+        dispatcher.FunctionCache = ccallback.FunctionCache = _OwnCache
         return compile_with(folder is not None)
     finally:
+        dispatcher.FunctionCache = ccallback.FunctionCache = FunctionCache
         settings["CACHE_DIR"] = before
 
 

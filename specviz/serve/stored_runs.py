@@ -11,6 +11,7 @@ import json
 import os
 import re
 import secrets
+import stat
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -85,6 +86,9 @@ class StoredRuns:
         name = hashlib.sha256(content).hexdigest()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            for file in (self._file(name), self.folder / OWNERS):
+                if file.is_symlink():  # it would be written where it leads
+                    file.unlink()
             write_file(self._file(name), gzip.compress(content, mtime=0))
             if (picture := preview(trace)) is not None:
                 write_file(self._picture(name), picture)
@@ -111,7 +115,9 @@ class StoredRuns:
         of this name, or it has expired."""
         try:
             file = self._file(name)
-            found = file.stat()
+            found = file.lstat()
+            if not stat.S_ISREG(found.st_mode):  # a link that was laid here could show any file
+                raise Refused("stored.gone")
             if self._expired(found.st_mtime):
                 self._remove(file)
                 raise Refused("stored.gone")

@@ -71,8 +71,9 @@ def replacing(path: str | Path, read: str | Path | None = None) -> Iterator[Path
     place = check_place(path, read)
     temporary, made = place.with_name(f".{secrets.token_hex(8)}.tmp"), False
     try:
+        mode = 0o600 if place.exists() else 0o666  # an old file's mode is set at the end; nobody reads before
         os.close(
-            os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+            os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
         )  # new, so no link left there is followed
         made = True
         yield temporary
