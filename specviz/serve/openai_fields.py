@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,7 @@ WITHOUT_EFFECT: dict[str, type | tuple[Any, ...]] = {
 STRUCTURES = ("json", "regex", "choice", "grammar", "json_object")  # of structured_outputs
 SWITCHES = ("disable_fallback", "disable_any_whitespace")  # JSON is always compact here
 MOST_CHOICES = 32  # of a request on one's own machine
+ALTERNATIVES = 12_000  # some 100 bytes each: one answer of 512 tokens may have all 20 of each
 LARGEST = 2**20  # tokens of an answer that may fill the context
 
 
@@ -101,7 +103,7 @@ LARGEST = 2**20  # tokens of an answer that may fill the context
 class ApiLimits:
     """Limits of a request; the defaults are those of a shared page. max_tokens: of an answer, None for as
     many as the context holds; answers: n; choices: prompts times n; seconds: of a request; turns, characters:
-    of a conversation or a prompt."""
+    of a conversation or a prompt; alternatives: log-probabilities of an answer that is no stream."""
 
     max_tokens: int | None = NEW_TOKENS
     answers: int = ANSWERS
@@ -109,11 +111,12 @@ class ApiLimits:
     seconds: float = RUN_SECONDS
     turns: int = TURNS
     characters: int = CONVERSATION_CHARACTERS
+    alternatives: int = ALTERNATIVES
 
     @classmethod
     def own(cls, max_tokens: int | None, seconds: float) -> ApiLimits:
         """Return the limits of a server on one's own machine."""
-        return cls(max_tokens, MOST_CHOICES, MOST_CHOICES, seconds, 1000, 2**20)
+        return cls(max_tokens, MOST_CHOICES, MOST_CHOICES, seconds, 1000, 2**20, sys.maxsize)
 
 
 @dataclass(frozen=True)
@@ -160,12 +163,22 @@ def read_generation(body: dict[str, Any], kind: Any, limits: ApiLimits) -> tuple
         raise Refused("openai.value", field="prompt", form=f"at most {limits.choices} prompts times n")
     if body.get("best_of") not in (None, 1, n):
         raise Refused("openai.value", field="best_of", form="1 or n")
+    _check_alternatives(fields, len(prompts) * n, limits, bool(body.get("stream")))
     fields |= kind.picture(body)
     asked = {"prompt": prompts[0], "more": tuple(prompts[1:]), "raw": kind.raw, "fields": fields}
     asked["seeded"] = body.get("seed") is not None
     return asked | {"echo": echo, "silent": silent, "predicted": _prediction(body)}, _wanted(
         body, n, n * len(prompts)
     )
+
+
+def _check_alternatives(fields: dict[str, Any], choices: int, limits: ApiLimits, streamed: bool) -> None:
+    """Refuse an answer whose one message would be too large. Raises Refused."""
+    top = fields.get("logprobs")
+    each = 1 + top if isinstance(top, int) else 0
+    if not streamed and choices * fields["max_tokens"] * each > limits.alternatives:
+        form = f"at most {limits.alternatives} log-probabilities in all (answers x max_tokens x alternatives), or a stream"
+        raise Refused("openai.value", field="logprobs", form=form)
 
 
 def _known(body: dict[str, Any], own: tuple[str, ...]) -> None:

@@ -26,6 +26,7 @@ from specviz.servers.figures import read_metrics
 from specviz.trace.events import Committed, Drafted
 from specviz.zoo import load
 
+from ..message_codes import refuses
 from .conftest import ORIGIN
 
 MESSAGES = [{"role": "user", "content": "the cat sat"}]
@@ -242,6 +243,25 @@ def test_the_length_is_limited_on_a_shared_page_only(chat):
     assert read_generation({"messages": MESSAGES, "n": 8}, ChatShape, own)[1].choices == 8
     answer = chat(max_tokens=4096)
     assert answer.choices[0].finish_reason == "length" and answer.usage.total_tokens == 256  # the context
+
+
+def test_an_answer_in_one_message_has_a_size():
+    """Answers, tokens and alternatives together; a stream has many messages, and one's own server no limit."""
+    whole = {"messages": MESSAGES, "max_tokens": 512, "logprobs": True}
+    for fields, fits in (
+        ({"top_logprobs": 20}, True),
+        ({"top_logprobs": 20, "n": 2}, False),
+        ({"top_logprobs": 4, "n": 4}, True),
+        ({"top_logprobs": 20, "n": 4, "max_tokens": 100}, True),
+        ({"top_logprobs": 20, "n": 4, "stream": True}, True),
+        ({"n": 4}, True),
+    ):
+        if fits:
+            read_generation(whole | fields, ChatShape, ApiLimits())
+        else:
+            with refuses(Refused, "openai.value", "12000"):
+                read_generation(whole | fields, ChatShape, ApiLimits())
+        read_generation(whole | fields, ChatShape, ApiLimits.own(None, 60))
 
 
 def test_the_assistants_last_message_is_continued(chat, at_home):
