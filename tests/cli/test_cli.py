@@ -441,6 +441,7 @@ def test_verify_catches_a_broken_bonus_in_the_shared_verifier(command, monkeypat
     # is no mistake
     monkeypatch.setattr(cli, "_loaded", lambda args: Loaded(share=0.3, sharp=1.2))
     monkeypatch.setattr(whole_answers, "encode", lambda loaded, prompt: [1, 2, 0, 3, 1, 2])
+    monkeypatch.setattr(whole_answers, "runs_on_small_target", lambda method: False)  # the toy is one
     monkeypatch.setattr(certify, "fix_bucket", lambda loaded: "plain")
     for name in ("greedy", "distribution"):
         monkeypatch.setattr(certify, name, lambda loaded, key, knobs: {"status": "pass", "detail": "fine."})

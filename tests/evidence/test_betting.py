@@ -77,18 +77,22 @@ def later_sibling(p, q, mistake, one, rng) -> Token:
     return Token(token, "accepted" if accepted else "correction", p, p, tests=tests)
 
 
-def test_a_correct_method_is_rarely_suspected():
+@pytest.mark.parametrize("seeds", [15, pytest.param(60, marks=pytest.mark.thorough)])
+def test_a_correct_method_is_rarely_suspected(seeds):
     for kind in APART:
-        found = [p for seed in range(60) if (p := tokens(kind, False, seed).p) is not None]
-        assert sum(p < 0.05 for p in found) <= 10 and min(found) > 1e-4, kind
+        found = [p for seed in range(seeds) if (p := tokens(kind, False, seed).p) is not None]
+        assert sum(p < 0.05 for p in found) <= 2 + seeds // 7 and min(found) > 1e-4, kind
 
 
-def test_each_mistake_is_found_as_often_as_the_power_says():
-    for kind in APART:
-        count = {"tested": 1500, "ranked": 3500, "second": 600, "copied": 1200}.get(kind, 200)
-        right = tokens(kind, False, 0, count)
-        assert right.power(1e-5) > 0.99 and right.p > 1e-3, (kind, right.power(1e-5))
-        assert all(tokens(kind, True, seed, count).p < 1e-5 for seed in range(5 if count < 500 else 1)), kind
+COUNTS = {"tested": 1500, "ranked": 3500, "second": 600, "copied": 1200}  # the others need 200
+
+
+@pytest.mark.parametrize("kind", APART)
+def test_each_mistake_is_found_as_often_as_the_power_says(kind):
+    count = COUNTS.get(kind, 200)
+    right = tokens(kind, False, 0, count)
+    assert right.power(1e-5) > 0.99 and right.p > 1e-3, right.power(1e-5)
+    assert all(tokens(kind, True, seed, count).p < 1e-5 for seed in range(3 if count < 500 else 1))
 
 
 def test_few_observations_have_no_power():
