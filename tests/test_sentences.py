@@ -161,7 +161,7 @@ def test_the_measured_table_counts_what_the_page_says():
 
 def test_log_probabilities_stand_on_every_surface():
     """In the result, and in the records of a trace; the command line and the endpoint print those of the result
-    (tests/cli/test_cli.py, tests/ui/test_openai_api.py)."""
+    (tests/cli/test_cli.py, tests/serve/test_openai_api.py)."""
     loaded = FakeLoaded()
     session = Session(loaded, "speculative", request=GenerationRequest(max_tokens=8, logprobs=2))
     recorder, records, events = Recorder(0, loaded.token_bytes, loaded.token_bytes.special), [], []
@@ -218,7 +218,7 @@ def test_the_long_tests_are_there():
     files = {
         "fuzzers": "tests/attack/test_strings.py",
         "five hundred runs": "tests/attack/test_load.py",
-        "a thousand runs": "tests/ui/test_http_guard.py",
+        "a thousand runs": "tests/serve/test_http_guard.py",
         "twenty-five others": "tests/ui/test_service_soak.py",
         "what an honest client waits": "tests/attack/test_costs.py",
         "killed": "tests/attack/test_kills.py",

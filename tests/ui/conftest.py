@@ -6,12 +6,7 @@ error, dialog, or request to anybody else.
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import socket
-import subprocess
-import sys
 
 import pytest
 
@@ -24,8 +19,6 @@ GUARD = "globalThis.ran = []; globalThis.alert = (x) => globalThis.ran.push('ale
 # Gradio mounts the parts of a page one by one and in no fixed order: the board can stand before the tabs
 # know the models.
 WHOLE = ("#board .sv[data-state]", "#page[data-tab]", "#run")
-SERVE = (sys.executable, "-m", "specviz", "serve", "--json")
-ORIGIN = "http://localhost:3000"  # a page whose scripts may read the endpoint's answers
 OPEN = []  # the pages of the running test
 UNDER_WAY = {}  # page: its requests for events that have not ended
 STANDS = """() => { const root = document.querySelector("#board .sv"), b = root?.svBoard?.board;
@@ -186,41 +179,3 @@ def _told(test, arguments):
             if not page.is_closed():
                 error.add_note(f"{page.url}: {page.evaluate(STANDS)}")
         raise
-
-
-@pytest.fixture(scope="module")
-def url(tiny, tmp_path_factory):
-    """``specviz serve`` in a process of its own, with a key, on the tiny pair and on one whose chat
-    template reads tools."""
-    port, home = free_port(), tmp_path_factory.mktemp("served") / "zoo"
-    shutil.copytree(tiny, home)
-    shutil.copytree(tiny / "target", home / "tools")
-    template = (home / "tools" / "chat_template.jinja").read_text()
-    (home / "tools" / "chat_template.jinja").write_text(
-        "{% if tools %}<tool_call>{{ tools[0].function.name }}{% endif %}" + template
-    )
-    with (home / "models.yaml").open("a") as register:
-        register.write("  tools: {path: tools, draft: tiny-draft}\n")
-        register.write(f"  far: {{hub: org/far, revision: '{'0' * 40}'}}\n")
-    config = home / "tools" / "config.json"  # a schema in the prompt takes some hundred tokens
-    config.write_text(
-        config.read_text().replace('"max_position_embeddings": 256', '"max_position_embeddings": 4096')
-    )
-    environment = {**os.environ, "SPECVIZ_MODELS": str(home / "models.yaml")}
-    process = subprocess.Popen(
-        [*SERVE, "--port", str(port), "--key", "secret", "--allow-origin", ORIGIN],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield json.loads(process.stdout.readline())["url"]
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-@pytest.fixture
-def client(url):
-    openai = pytest.importorskip("openai")
-    return openai.OpenAI(base_url=url, api_key="secret", max_retries=0)

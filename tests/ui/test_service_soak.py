@@ -20,7 +20,7 @@ from specviz.serve import address_budget
 
 from ..attack.test_load import get, post
 from ..engine.test_limits import LARGE
-from .test_http_guard import RUN
+from ..serve.test_http_guard import RUN
 
 pytestmark = pytest.mark.soak
 

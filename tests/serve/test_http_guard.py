@@ -27,7 +27,7 @@ from specviz.serve.http_guard import HttpGuard
 
 from ..attack.test_load import get, post
 from ..engine.test_limits import LARGE
-from .fake import FakeBackend
+from ..ui.fake import FakeBackend
 
 RUN = {"data": ["x", ["chain"], 5, 0, 1, 0, {}, "", [], "", 1, False, "", "", 1, {}]}
 
