@@ -1,9 +1,10 @@
 """Make the recordings that the page plays before anybody has started a run.
 
-    python -m tools.make_recordings all                    every recording that
-    assets/traces/index.yaml describes python -m tools.make_recordings first edit             some of
-    them python -m tools.make_recordings --out run.jsonl [--methods a,b,c] [--prompt P]
-    [--max-new-tokens N] [--seed S]
+    python -m tools.make_recordings all          every recording that assets/traces/index.yaml describes
+    python -m tools.make_recordings first edit   some of them
+    python -m tools.make_recordings claims       the pair with the largest effect of each claim that is shown
+    python -m tools.make_recordings --out run.jsonl [--methods a,b,c] [--prompt P] [--max-new-tokens N]
+                                    [--seed S]
 
 The same engine and the same lanes as a press of Run, written as one trace file with ``mode: recorded``.
 Make them on a quiet machine: their times are shown to everybody.
@@ -24,7 +25,10 @@ import yaml
 from specviz.engine.engine import Engine, run_lanes
 from specviz.engine.limits import RUN_SECONDS, read_request
 from specviz.engine.messages import Refused
+from specviz.lab.recordings import CLAIMS
 from specviz.trace.speed import STEADY, is_busy, lane_times, steady, step
+from specviz.ui.claim_rows import SHOWN as SHOWN_CLAIM
+from specviz.ui.claim_rows import choice_of, verdicts
 from specviz.ui.start_content import RECORDED, start_content
 from specviz.zoo.codec import SAMPLE, sample_picture
 from specviz.zoo.registry import register
@@ -86,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     parse = argparse.ArgumentParser(
         prog="python -m tools.make_recordings", description="Record a run for the page's first load."
     )
-    parse.add_argument("names", nargs="*", help="recordings of assets/traces/index.yaml, or all")
+    parse.add_argument("names", nargs="*", help="recordings of assets/traces/index.yaml, or all; or claims")
     parse.add_argument("--out", type=Path, default=RECORDED)
     parse.add_argument("--methods", help="comma-separated; plain decoding is always the last lane")
     parse.add_argument("--prompt", help="the first example of the page where left out")
@@ -98,12 +102,34 @@ def main(arguments: list[str] | None = None) -> int:
     given = parse.parse_args(arguments)
     engine = Engine(given.target, given.draft)
     try:
+        if given.names == ["claims"]:
+            return _record_claims(engine)
         for out, asked in _jobs(given, engine):
             print(f"{out}: {record(out, engine, **asked)} records")
     except Refused as why:
         print(why, file=sys.stderr)
         return 1
     return 0
+
+
+def _record_claims(engine: Engine) -> int:
+    """Record the claims that are shown, those that have a recording left out; return the exit status."""
+    status = 0
+    for key, card in engine.cards.items():
+        for number, claim in enumerate(card.claims, 1):
+            found = verdicts().get(f"{key}/{number}", {})
+            out = RECORDED.parent / CLAIMS / f"{key}-{number}.jsonl.gz"
+            if found.get("verdict") != SHOWN_CLAIM or "show" not in found or out.exists():
+                continue
+            choice = choice_of(card, claim, found)
+            choice["max_new_tokens"] = choice.pop("length")
+            choice["target"] = choice["target"] or claim.target
+            try:
+                print(f"{out}: {record(out, engine, **choice)} records")
+            except Refused as why:
+                print(f"{key}/{number}: {why}", file=sys.stderr)
+                status = 1
+    return status
 
 
 def _jobs(given: argparse.Namespace, engine: Engine) -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -1,4 +1,5 @@
-"""The shipped recordings: traces under assets/traces, described in index.yaml."""
+"""The shipped recordings: traces under assets/traces, described in index.yaml, and one of each claim that is
+shown (``CLAIMS``), which the list leaves out."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from . import LabError
 log = logging.getLogger(__name__)
 
 FOLDER = ASSETS / "traces"
+CLAIMS = "claims"  # folder below it; a recording there is named claims/KEY-NUMBER
 LARGEST = 20 * 2**20  # bytes of text, as for an imported trace
 
 
@@ -24,7 +26,8 @@ def library(folder: Path = FOLDER, name: Any = None) -> list[dict[str, Any]]:
     index.yaml; undescribed ones last. layout, panel: where the board opens (Watch or Race, and a tab of the
     inspector), empty for its own choice."""
     described, files = _index(folder), _files(folder)
-    order = [*(n for n in described if n in files), *sorted(n for n in files if n not in described)]
+    listed = [n for n in files if not n.startswith(f"{CLAIMS}/")]
+    order = [*(n for n in described if n in listed), *sorted(n for n in listed if n not in described)]
     return [
         {
             "name": n,
@@ -44,7 +47,7 @@ def library_trace(name: Any = None, folder: Path = FOLDER) -> str:
     files = _files(folder)
     if not isinstance(name, str) or name not in files:  # only names from the list, never a path
         raise LabError(
-            f"There is no recording of that name; there are {', '.join(sorted(files)) or 'none'}.",
+            f"There is no recording of that name; there are {_listed(files) or 'none'}.",
             "recording.missing",
         )
     path = files[name]
@@ -80,9 +83,24 @@ def _with_about(line: str, about: dict[str, str]) -> str:
     return json.dumps(record | {"about": about}, ensure_ascii=False) if header else line
 
 
+def claim_recording(key: str, number: int, folder: Path = FOLDER) -> str | None:
+    """Return the name of the recording of a method's claim, None if there is none."""
+    name = f"{CLAIMS}/{key}-{number}"
+    return name if (folder / f"{name}.jsonl.gz").is_file() else None
+
+
+def _listed(files: dict[str, Path]) -> str:
+    return ", ".join(sorted(name for name in files if not name.startswith(f"{CLAIMS}/")))
+
+
 def _files(folder: Path) -> dict[str, Path]:
-    found = [*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz")] if folder.is_dir() else []
-    return {path.name.removesuffix(".gz").removesuffix(".jsonl"): path for path in sorted(found)}
+    if not folder.is_dir():
+        return {}
+    found = sorted(
+        [*folder.glob("*.jsonl"), *folder.glob("*.jsonl.gz"), *folder.glob(f"{CLAIMS}/*.jsonl.gz")]
+    )
+    names = [path.relative_to(folder).as_posix().removesuffix(".gz").removesuffix(".jsonl") for path in found]
+    return dict(zip(names, found))
 
 
 def _index(folder: Path) -> dict[str, dict[str, Any]]:

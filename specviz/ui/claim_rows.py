@@ -1,5 +1,5 @@
 """What a card says of its paper's claims: the sentence, the verdict with its interval, and the two lanes of
-"Show it".
+"Show it", which plays their recording if there is one.
 
 The verdicts are those of assets/claims.json, which ``specviz claims --cards`` writes together with
 docs/claims.md."""
@@ -15,6 +15,7 @@ from .. import ASSETS
 from ..core.claim import BY_DIFFERENCE, QUANTITIES, Claim
 from ..core.method import Method
 from ..engine.limits import BASELINE
+from ..lab.recordings import claim_recording
 
 CLAIMS = ASSETS / "claims.json"
 SHOWN = "shown"
@@ -31,8 +32,8 @@ def verdicts(path: Path = CLAIMS) -> dict[str, dict[str, Any]]:
 
 
 def claims_of(card: Method, path: Path = CLAIMS) -> list[dict[str, Any]]:
-    """Return the card's claims for the page: text, paper, verdict, figures in words, and show, the choice
-    of "Show it" (None where nothing was tried)."""
+    """Return the card's claims for the page: text, paper, verdict, figures in words, show, the choice of
+    "Show it" (None where nothing was tried), and recording, the name of its recording (None without one)."""
     rows: list[dict[str, Any]] = []
     for number, claim in enumerate(card.claims, 1):
         found = verdicts(path).get(f"{card.key}/{number}", {})
@@ -43,7 +44,8 @@ def claims_of(card: Method, path: Path = CLAIMS) -> list[dict[str, Any]]:
                 "verdict": str(found.get("verdict", "open")),
                 "figures": _figures(claim, found),
                 "why": str(found.get("why") or (claim.why if found.get("verdict") != SHOWN else "")),
-                "show": _choice(card, claim, found) if "show" in found else None,
+                "show": choice_of(card, claim, found) if "show" in found else None,
+                "recording": claim_recording(card.key, number) if "show" in found else None,
             }
         )
     return rows
@@ -65,7 +67,7 @@ def _figures(claim: Claim, found: dict[str, Any]) -> str:
     return f"{quantity}{fewer}: {baseline} to {ours}; {effect} ({found['pairs']} pairs{where})"
 
 
-def _choice(card: Method, claim: Claim, found: dict[str, Any]) -> dict[str, Any]:
+def choice_of(card: Method, claim: Claim, found: dict[str, Any]) -> dict[str, Any]:
     """Return the choice of the page's controls that repeats the pair with the largest effect."""
     best = found["show"]
     lanes = [(claim.baseline, claim.baseline_knobs), (card.key, claim.knobs)]

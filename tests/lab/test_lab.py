@@ -273,6 +273,41 @@ def test_the_library_lists_what_lies_there(tmp_path):
         library.library_trace("a", tmp_path)
 
 
+def test_recordings_of_claims_are_opened_by_name_and_not_listed(tmp_path):
+    (tmp_path / "claims").mkdir()
+    (tmp_path / "claims" / "medusa-1.jsonl.gz").write_bytes(gzip.compress(b"{}\n"))
+    assert library.library(tmp_path) == []
+    name = library.claim_recording("medusa", 1, tmp_path)
+    assert name == "claims/medusa-1" and library.library_trace(name, tmp_path) == "{}\n"
+    assert library.claim_recording("medusa", 2, tmp_path) is None
+    assert library.claim_recording("../medusa", 1, tmp_path) is None
+    with refuses(lab.LabError, "recording.missing"):
+        library.library_trace("claims/../claims/medusa-1", tmp_path)
+
+
+def test_every_recording_of_a_claim_holds_the_pair_that_its_card_names():
+    from specviz import Trace
+    from specviz.methods import catalogue
+    from specviz.ui.claim_rows import claims_of
+
+    names = []
+    for key, card in catalogue().items():
+        for row in claims_of(card):
+            if row["recording"] is None:
+                continue
+            text = library.library_trace(row["recording"])
+            trace = Trace([json.loads(line) for line in text.splitlines()])
+            headers = [trace.header(lane) for lane in trace.lanes]
+            assert [header["method"]["key"] for header in headers][:-1] == [
+                lane["method"] for lane in row["show"]["methods"]
+            ]
+            assert {header["prompt"]["text"] for header in headers} == {row["show"]["prompt"]}
+            assert {header["mode"] for header in headers} == {"recorded"}
+            names.append(f"{row['recording'].partition('/')[2]}.jsonl.gz")
+            assert key == card.key
+    assert sorted(names) == sorted(path.name for path in (library.FOLDER / "claims").glob("*"))
+
+
 def test_every_shipped_recording_is_whole():
     from specviz import Trace
 

@@ -90,7 +90,7 @@ function paperLinks(text) {
   return [...out, String(text || "").slice(at)];
 }
 
-/* A claim of the paper, its verdict here, and a button that fills two lanes with the pair of the largest effect. */
+/* A claim of the paper, its verdict here, and a button that plays the pair of the largest effect, or fills two lanes with it. */
 function claimOf(claim, show) {
   const node = make("div", "pg-claim"),
     verdict = make("span", "pg-verdict", claim.verdict);
@@ -98,7 +98,7 @@ function claimOf(claim, show) {
   node.append(make("p", "", claim.text), verdict);
   for (const text of [claim.figures, claim.why, claim.paper && "The paper: " + claim.paper])
     if (text) node.append(make("span", "", text));
-  if (claim.show) node.append(button("pg-as", "Show it", () => show(claim.show)));
+  if (claim.show) node.append(button("pg-as", "Show it", () => show(claim.show, claim.recording)));
   return node;
 }
 /* The share of some methods' claims that are shown here. */

@@ -107,8 +107,9 @@ const all = shelf({
   undo,
   tray: tray.root,
   closed: paint,
-  show(choice) {
+  async show(choice, recording) {
     all.close();
+    if (recording && (await window.SpecVizPage.play(recording))) return;
     window.SpecVizPage.pending = { ...choice, draft: "" };
     window.SpecVizPage.send("input");
   },

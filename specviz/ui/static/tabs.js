@@ -218,17 +218,30 @@
       page.trace = "";
       return again(to);
     }
-    if (to.trace && to.trace !== page.trace) {
-      try {
-        const why = (await whenBoard()).load(await page.traceText(to.trace));
-        page.trace = why ? "" : to.trace;
-        if (!why) bind();
-      } catch {
-        return; /* the recording on the board stays */
-      }
-    }
+    if (to.trace && to.trace !== page.trace && !(await openRecording(to.trace)))
+      return; /* the recording on the board stays */
     if (to.place) (await whenBoard()).follow?.("#" + to.place);
   }
+  /* Opens a recording on the board; whether it could be opened. */
+  async function openRecording(name) {
+    try {
+      const why = (await whenBoard()).load(await page.traceText(name));
+      page.trace = why ? "" : name;
+      if (!why) bind();
+      return true;
+    } catch {
+      return false;
+    }
+  }
+  /* The same where a visitor asks for it: side by side, from its beginning. */
+  page.play = async (name) => {
+    go("race");
+    if (!(await openRecording(name))) return false;
+    const board = await whenBoard();
+    board.goto?.({ t: 0 });
+    board.play?.();
+    return true;
+  };
   /* A recording was opened: the controls hold what made it, and it belongs to no conversation. */
   function bind() {
     const records = api()?.trace() || [];
