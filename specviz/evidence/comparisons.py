@@ -177,7 +177,9 @@ def _sum(rows: Iterable[dict[str, Any]], name: str) -> int:
 
 
 def _verification_page(by: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
-    yield from (TEXTS["verification"].format(**globals()), "")
+    runs = [len(by.get(cell.name, [])) for cell in _verification()]
+    most = f"{min(runs)} to {max(runs)}" if min(runs) < max(runs) else str(max(runs))
+    yield from (TEXTS["verification"].format(runs=most, **globals()), "")
     labels = list(dict.fromkeys(cell.label for cell in _verification()))
     for title, value in FIGURES.items():
         yield f"| {title} | " + " | ".join(f"{n} request{'s' * (n > 1)}" for n in REQUESTS) + " |"
@@ -249,7 +251,7 @@ TEXTS = {
     "not depend on the machine's speed.",
     "verification": "## Which draft tokens to verify\n\nThe default target with its draft model; prompts of all tasks, 48 tokens each, "
     "in one batch. The modelled time is {PASS_MS} ms for a pass, {ROW_MS} ms for each of its tokens and {STEP_MS} ms for a draft step "
-    "(the default target's costs on two cores).",
+    "(the default target's costs on two cores). Batches behind each figure: {runs}.",
     "chains": "## Chains of drafters beside their parts\n\nGenerated tokens a pass on four prompts of each task (quote: copies of a "
     "text in the prompt). A chain asks its first drafter and, where that finds nothing, the second.",
     "oracle": "## The oracle's set acceptance beside the measured one\n\nLlama-specviz-16M, temperature 1, 36 prompts twice, 64 tokens.",

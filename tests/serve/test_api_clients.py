@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from typing import Literal
 
 import pytest
@@ -127,3 +131,34 @@ def test_instructor_fills_a_model(client, mode):
         model="tools", messages=MESSAGES, response_model=Answer, max_retries=0, temperature=0, max_tokens=120
     )
     assert isinstance(found, Answer)
+
+
+def test_llm_answers_streams_follows_a_schema_and_reports_an_unknown_model(url, plain, tmp_path):
+    pytest.importorskip("llm")
+    (tmp_path / "extra-openai-models.yaml").write_text(
+        "".join(
+            f"- model_id: my-{name}\n  model_name: {name}\n  api_base: {url}\n  api_key_name: my\n  supports_schema: true\n"
+            for name in ("tiny", "tools", "nope")
+        )
+    )
+    (tmp_path / "keys.json").write_text('{"my": "secret"}')
+    environment = os.environ | {"LLM_USER_PATH": str(tmp_path), "PYTHONWARNINGS": "ignore"}
+
+    def ask(model: str, *options: str, most: int = 24):
+        words = ["-m", model, "-o", "temperature", "0", "-o", "max_tokens", str(most)]
+        return subprocess.run(
+            [sys.executable, "-m", "llm", "prompt", PROMPT, *words, *options],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+
+    expected = plain.choices[0].message.content.rstrip("\n")
+    for options in ((), ("--no-stream",)):
+        found = ask("my-tiny", *options)
+        assert found.returncode == 0, found.stderr
+        assert found.stdout.rstrip("\n") == expected
+    schema = json.dumps(Answer.model_json_schema())
+    Answer.model_validate_json(ask("my-tools", "--schema", schema, most=120).stdout)
+    wrong = ask("my-nope")
+    assert wrong.returncode == 1 and "nope" in wrong.stderr

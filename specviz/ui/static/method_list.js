@@ -1,7 +1,7 @@
 /* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only
    ever text. shelf({cards, families, where, speedOf, limitOf, presets, state, add, preset, undo, tray, closed}) gives
    {open, paint}; a card's state(key) is {count, blocked, why}; speedOf(card, sampled) how much faster than plain decoding it was
-   measured to be, or null; limitOf(card) the same of an upper bound, which is no method's speed. */
+   measured to be, or null; limitOf(card) the same of an upper bound, which is no method's speed; memoryOf(card) what it takes, in words. */
 const make = (tag, name = "", text = "") => {
   const node = document.createElement(tag);
   if (name) node.className = name;
@@ -107,7 +107,39 @@ function shownShare(some) {
   return some.reduce((sum, card) => sum + shownOf(card), 0) / Math.max(1, some.flatMap((card) => card.claims).length);
 }
 
-function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, preset, undo, tray, closed, show }) {
+/* Bytes as a person reads them. */
+const size = (bytes) =>
+  bytes >= 1e9
+    ? (bytes / 1e9).toFixed(1) + " GB"
+    : bytes >= 1e6
+      ? (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0) + " MB"
+      : Math.ceil(bytes / 1e3) + " kB";
+/* What a method takes besides the large model, as measured: [bytes of weights, bytes of its cache]. */
+function memoryIn(memory) {
+  if (!memory) return "";
+  const [weights, cache] = memory,
+    parts = [weights ? size(weights) + " of weights" : "", cache ? size(cache) + " of draft cache" : ""].filter(
+      Boolean,
+    );
+  return (parts.join(", ") || "nothing") + " besides the large model";
+}
+
+function shelf({
+  cards,
+  families,
+  where,
+  speedOf,
+  limitOf,
+  memoryOf,
+  presets,
+  state,
+  add,
+  preset,
+  undo,
+  tray,
+  closed,
+  show,
+}) {
   const page = make("div", "pg-shelf"),
     head = make("div", "pg-shelfhead"),
     search = make("input"),
@@ -250,6 +282,7 @@ function shelf({ cards, families, where, speedOf, limitOf, presets, state, add, 
           ? SpecViz.messages.say("methods.bound", { times: times(limitOf(card)) }) + ", on " + machine
           : "not for this model",
     );
+    fact("Memory", memoryOf(card));
     fact("Called", card.aliases.join(", "));
     fact("Offered by", card.engines.join(", "));
     fact("Here", card.differs);

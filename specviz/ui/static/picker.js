@@ -29,6 +29,9 @@ const speedOf = (card, sampled = Number(document.querySelector("#temperature inp
 /* The measured upper bound on every method's speed-up, on the card of the oracle. */
 const limitOf = (card) => (props.timed && card.bound && card.speed?.[0]) || null;
 
+/* The memory that a method was measured to take besides the large model, with the chosen models; "" if unknown. */
+const memoryOf = (card) => (props.timed && memoryIn(card.memory)) || "";
+
 let before = null; /* {one, was, temperature}: the preset that was pressed last, and what it replaced */
 function set(list) {
   before = null;
@@ -100,6 +103,7 @@ const all = shelf({
   where: props.where,
   speedOf,
   limitOf,
+  memoryOf,
   presets: props.presets,
   state,
   add,
