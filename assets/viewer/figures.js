@@ -76,6 +76,14 @@
     };
   }
 
+  /* How the accepted length goes along a longer answer: a draft may lose its way there. */
+  function along(lane, k) {
+    const list = SV.metrics.alongAnswer(lane, k);
+    if (list.length < 2) return "";
+    const values = list.map((x) => (x === null ? dash : x.toFixed(2))).join(", ");
+    return SV.messages.say("figures.along", { tokens: String(SV.metrics.STRETCH), values });
+  }
+
   class Figures {
     constructor() {
       this.cells = {};
@@ -155,7 +163,8 @@
         m.block_efficiency === null ? dash : m.block_efficiency.toFixed(2),
         sofar,
         (m.badges ? m.badges.passes + (m.passes === null ? "" : ": ") : "") +
-          (m.passes === null ? "" : count(m.passes, "target pass", "target passes")),
+          (m.passes === null ? "" : count(m.passes, "target pass", "target passes")) +
+          (m.badges || base ? "" : along(lane, k)),
       );
       this.set(
         "draft_yield",

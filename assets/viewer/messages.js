@@ -263,6 +263,7 @@
     "notice.recording": "a recording",
     "notice.before": "the run before",
     "headline.reading": "The prompt is being read: the first tokens follow.",
+    "figures.along": "; by {tokens} tokens: {values}",
     "headline.same": "The same {tokens} in {passes} of the large model instead of {n}{end}.",
     "headline.same.faster": ": {fast}",
     "headline.same.slower": ", but {fast}",

@@ -122,6 +122,23 @@
     return (of && lanes.find((l) => answerOf(l) === answerOf(of))) || lanes[0] || null;
   };
 
+  const STRETCH = 64; /* tokens, as trace/answer_places.py */
+  /* The accepted length of each stretch of the answer: a round counts where its first token stands. null without a pass. */
+  /** @param {Lane} lane @param {number} k */
+  function alongAnswer(lane, k) {
+    /** @type {{tokens: number, passes: number}[]} */
+    const places = [];
+    for (let i = 0; i < k; i++) {
+      const before = SV.fold.sumAt(lane, i),
+        now = SV.fold.sumAt(lane, i + 1),
+        place = Math.floor(before.tokens / STRETCH);
+      while (places.length <= place) places.push({ tokens: 0, passes: 0 });
+      places[place].tokens += now.tokens - before.tokens;
+      places[place].passes += now.passes - before.passes;
+    }
+    return places.map((one) => ratio(one.tokens, one.passes));
+  }
+
   const DEFINITIONS = {
     tokens_per_second: [
       "Tokens per second",
@@ -234,6 +251,8 @@
     baselineOf,
     keyOf,
     DEFINITIONS,
+    STRETCH,
+    alongAnswer,
     BASELINE,
   };
 })();

@@ -51,6 +51,26 @@ def test_what_pays_stands_in_the_order_of_its_measured_speed(visit, shelf):  # n
     shown(1)
 
 
+def test_the_card_says_what_memory_a_method_takes_besides_the_large_model(visit, shelf):  # noqa: F811
+    page = visit(url=shelf.url)
+    page.click(".pg-more")
+    known = {row["key"]: row["memory"] for row in rows(cards(), ())}
+
+    def said(key: str) -> str:
+        page.hover(f".pg-row[data-key={key}]")
+        title = cards()[key].title
+        page.wait_for_function("(t) => document.querySelector('.pg-card h3').textContent === t", arg=title)
+        return page.evaluate(
+            "[...document.querySelectorAll('.pg-card dt')].find((t) => t.textContent === 'Memory').nextSibling.textContent"
+        )
+
+    weights, cache = known["speculative"]
+    assert weights > 10**6 and cache > 10**3
+    words = said("speculative")
+    assert words.startswith(f"{weights / 1e6:.1f} MB of weights, ") and f" {-(-cache // 1000)} kB of" in words
+    assert known["prompt_lookup"] == [0, 0] and said("prompt_lookup") == "nothing besides the large model"
+
+
 def test_the_oracle_is_shown_as_an_upper_bound_and_not_as_a_speed_up(visit, shelf):  # noqa: F811
     page = visit(url=shelf.url)
     page.click(".pg-more")

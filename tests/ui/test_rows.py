@@ -43,11 +43,14 @@ def test_a_method_without_an_entry_is_not_measured(tmp_path):
                 "where": "Two cores.",
                 "target": "x",
                 "draft": "y",
+                "memory": {"draft_tree": [4_000_000, 20]},
                 "speedups": {"draft_tree": {"0": 1.06}, "swift": {"1": 2.0}},
             }
         )
     )
     speeds = {row["key"]: row["speed"] for row in rows(cards(), (), bench)}
+    memory = {row["key"]: row["memory"] for row in rows(cards(), (), bench)}
+    assert memory["draft_tree"] == [4_000_000, 20] and memory["speculative"] is None
     assert speeds["draft_tree"] == [1.06, None] and speeds["speculative"] is speeds["swift"] is None
     for spoiled in ("", "[]", '{"schema": "other", "speedups": {"a": {"0": 1}}}', '{"speedups": 3}'):
         bench.write_text(spoiled)

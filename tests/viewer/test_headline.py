@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from specviz import ASSETS
+from specviz.trace.answer_places import add_round, lengths_by_place
 from specviz.trace.files import Trace
 from specviz.trace.headline import headline
 
@@ -59,3 +60,34 @@ def test_an_exact_run_whose_text_differs_has_no_headline():
     pieces = next(r for r in first.records if r["type"] == "text" and r["lane"] == found.lane)["pieces"]
     pieces[0]["b"] = "WA=="
     assert headline(first) is None
+
+
+def test_the_board_says_the_accepted_length_along_the_answer_as_python_counts_it(drive):
+    first = Trace.load(ASSETS / "traces" / "first.jsonl")
+    rounds = [r for r in first.records if r["lane"] == 0]
+    passes = {r["round"]: 0 for r in rounds if r["type"] == "commit"}
+    for record in rounds:
+        if record["type"] == "verify":
+            passes[record["round"]] += 1
+    places, at = [], 0
+    for record in rounds:
+        if record["type"] == "commit":
+            add_round(places, at, (passes[record["round"]], record["n_new"], 0, 0))
+            at += record["n_new"]
+    lengths = list(lengths_by_place(places).values())
+    assert len(lengths) == 2 and lengths[0] != lengths[1]
+
+    def use(page):
+        page.evaluate("(text) => board.load(text)", first.lines())
+        lane = "board.board.st.lanes.get(0)"
+        assert page.evaluate(f"SpecViz.metrics.alongAnswer({lane}, {lane}.committed)") == pytest.approx(
+            lengths
+        )
+        assert len(page.evaluate(f"SpecViz.metrics.alongAnswer({lane}, 3)")) == 1
+        page.evaluate("board.board.seekEnd?.() ?? board.follow('#layout=watch&lane=0&round=99')")
+        page.wait_for_function(
+            "(said) => document.querySelector('.metrics').textContent.includes(said)",
+            arg=", ".join(f"{one:.2f}" for one in lengths),
+        )
+
+    drive(use)

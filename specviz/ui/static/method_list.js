@@ -118,9 +118,10 @@ const size = (bytes) =>
 function memoryIn(memory) {
   if (!memory) return "";
   const [weights, cache] = memory,
-    parts = [weights ? size(weights) + " of weights" : "", cache ? size(cache) + " of draft cache" : ""].filter(
-      Boolean,
-    );
+    parts = [
+      weights ? size(weights) + " of weights" : "",
+      cache ? size(cache) + " of draft cache after a short answer" : "",
+    ].filter(Boolean);
   return (parts.join(", ") || "nothing") + " besides the large model";
 }
 
