@@ -22,7 +22,8 @@
     "prompts.file": "This file holds no prompts: text, or JSON Lines with a field \u201cprompt\u201d.",
     "prompts.left": "{done} of {of} prompts and draws were measured before the time for one question was over.",
     "prompts.knobs": "Its knobs, like \u201cgamma=2\u201d",
-    "prompts.repeat": "This repeats it, with {file} beside you:",
+    "prompts.repeat":
+      "This repeats it with {file} beside you, and writes the trace of each run to a folder \u201ctraces\u201d:",
     "prompts.stopped": "Stopped: what was measured is kept.",
     "prompts.best": "{title} is the fastest: its interval lies above all others.",
     "prompts.level": "No method is clearly the fastest: the intervals overlap.",
@@ -162,12 +163,20 @@
       });
       return { ...p, rows, runs };
     }
-    /* The command that repeats a set, and its file of prompts. Knobs are not among its options. */
+    const quoted = (word) => (/^[\w.=:/-]+$/.test(word) ? word : `'${word.replace(/'/g, "")}'`);
+    /* The command that repeats a set and writes the trace of each run, and its file of prompts. A method that stands twice has one
+       set of knobs there. */
     function repeat(asked) {
       const keys = [PLAIN, ...asked.methods.map((one) => one.method ?? one)],
         options = [
-          "specviz bench --suite prompts.jsonl",
+          "specviz bench --suite prompts.jsonl --repeats " + (asked.temperature ? asked.seeds : 1),
           "--methods " + [...new Set(keys)].join(","),
+          ...asked.methods.flatMap((one) =>
+            Object.entries(one.knobs || {}).map(
+              ([name, value]) => `--knob ${quoted(`${one.method}.${name}=${value}`)}`,
+            ),
+          ),
+          "--traces traces",
           `--max-new-tokens ${asked.max_new_tokens}`,
           asked.temperature ? `--temperature ${asked.temperature} --seed ${asked.seed}` : "",
         ],

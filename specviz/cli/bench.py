@@ -33,6 +33,18 @@ def add(command: Callable[..., Any], options: Callable[[Any], object]) -> None:
     )
     sub.add_argument("--tasks", metavar="A,B", help="only these tasks")
     sub.add_argument("--prompts", default=None, metavar="N", help="at most N prompts per task")
+    sub.add_argument(
+        "--knob",
+        action="append",
+        default=[],
+        metavar="METHOD.NAME=VALUE",
+        help="a knob of a method (not with --into); may be repeated",
+    )
+    sub.add_argument(
+        "--traces",
+        metavar="DIR",
+        help="also write the trace of each run to this folder, as NUMBER-METHOD.jsonl.gz (not with --into)",
+    )
     sub.add_argument("--repeats", default=3, metavar="R", help="number of runs of each prompt (3)")
     sub.add_argument(
         "--reference",
@@ -79,6 +91,8 @@ def bench(args: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     if args.table and args.into:
         raise UsageError("bench.table_and_into")
+    if args.into and (args.knob or args.traces):
+        raise UsageError("bench.into_knobs")
     if args.minutes is not None and not args.into:
         raise UsageError("bench.minutes")
     if args.write and not (args.table or args.response_format):
@@ -106,7 +120,25 @@ def bench(args: argparse.Namespace) -> int:
         "reference": args.reference,
         "deterministic": args.deterministic,
     }
-    return _sitting(args, asked) if args.into else _at_once(args, asked)
+    if args.into:
+        return _sitting(args, asked)
+    return _at_once(args, asked | {"knobs": _knobs(args.knob), "traces": args.traces})
+
+
+def _knobs(given: list[str]) -> dict[str, dict[str, Any]]:
+    """Return {method: {knob: value}} of METHOD.NAME=VALUE. Raises UsageError, SessionError, ValueError."""
+    from ..run.session import find_method
+
+    found: dict[str, dict[str, Any]] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        key, dot, knob = name.partition(".")
+        if not (equals and dot and knob):
+            raise UsageError("bench.knob")
+        found.setdefault(find_method(key).key, {})[knob] = value
+    for key, knobs in found.items():
+        find_method(key).read_knobs(knobs)  # a mistake is reported before anything is loaded
+    return found
 
 
 def _at_once(args: argparse.Namespace, asked: dict[str, Any]) -> int:

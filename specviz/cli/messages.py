@@ -12,6 +12,8 @@ TEXTS = {
     "bench.response_format": "--response-format takes JSON, or `default`.",
     "run.request": "--request takes a JSON object of a request's fields, or @FILE.",
     "run.request_file": "--request: {why}",
+    "bench.knob": "--knob is METHOD.NAME=VALUE, as speculative.gamma=2.",
+    "bench.into_knobs": "--knob and --traces belong to one session: leave --into out.",
     "bench.minutes": "--minutes ends a sitting: name its file with --into.",
     "bench.write": "--write writes the table and figures of a ledger: name it with --table.",
     "load.write": "--write puts a table into a page: name the stored result with --table.",

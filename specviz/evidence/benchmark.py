@@ -7,10 +7,11 @@ after the prefill, its spread their interquartile range. One short warm-up run p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, quantiles
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..core import Sampling
@@ -20,7 +21,10 @@ from ..run.result import Result, collect
 from ..run.session import Session, find_method
 from ..run.turns import shuffled_turns
 from ..trace.answer_places import lengths_by_place
+from ..trace.events import Event
+from ..trace.files import Trace
 from ..trace.metrics import Totals, walltime_speedup
+from ..trace.recorder import Recorder
 from .looping import loops
 from .prompt_suites import Item, read_suites, select_items, suite_path
 
@@ -117,6 +121,8 @@ def bench(
     reference: bool = False,
     quiet: bool | None = None,
     deterministic: bool = False,
+    knobs: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+    traces: str | Path | None = None,
 ) -> dict[str, Any]:
     """Benchmark methods. Return {environment, rows}: a row for each method and task, and for each method
     its mean over the tasks (task "mean"). With ``reference``, where passes can be timed, also {passes}: the
@@ -125,14 +131,18 @@ def bench(
     suite: a file of prompts, or several ("ours" for the shipped one), as in ``read_suite``; tasks: only
     these; prompts: number per task; reference: add rows for transformers' decoding with the same weights,
     and for llama.cpp if installed; quiet: no progress bar (None: none if stderr is not a terminal);
-    deterministic: as in Session. Ctrl-C ends the measurement and returns what was measured. Raises
+    deterministic: as in Session; knobs: {method: its knobs}; traces: a folder for the trace of each
+    run. Ctrl-C ends the measurement and returns what was measured. Raises
     SessionError before anything is measured."""
     repeats, length = (
         read_integer("repeats", repeats, 1, 1000),
         read_integer("max_new_tokens", max_new_tokens, 1),
     )
-    plan = prepare(loaded, methods, suite, tasks, prompts, length, sampling, reference, deterministic)
-    cells, interrupted = measure(plan.runners, plan.items, repeats, length, sampling, quiet)
+    folder = None if traces is None else TraceFolder(Path(traces))
+    plan = prepare(
+        loaded, methods, suite, tasks, prompts, length, sampling, reference, deterministic, knobs, folder
+    )
+    cells, interrupted = measure(plan.runners, plan.items, repeats, length, sampling, quiet, folder)
     env = {
         **loaded.facts["env"],
         "target": loaded.facts["target"],
@@ -189,6 +199,8 @@ def prepare(
     sampling: Sampling,
     reference: bool,
     deterministic: bool,
+    knobs: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+    traces: TraceFolder | None = None,
 ) -> Plan:
     """Validate the arguments of ``bench`` and return the plan. length: tokens per answer. Raises
     SessionError."""
@@ -196,7 +208,7 @@ def prepare(
     files = [suite] if isinstance(suite, (str, Path)) or not suite else list(suite)
     items, mark = read_suites(files)
     asked = select_items(items, tasks, most)
-    runners, skipped = _runners(loaded, methods, sampling, deterministic)
+    runners, skipped = _runners(loaded, methods, sampling, deterministic, knobs, traces)
     items = [
         item for item in with_earlier_answers(runners, asked, length) if fits_context(runners, item, length)
     ]
@@ -251,37 +263,72 @@ def fits_context(runners: dict[str, Any], item: Item, length: int) -> bool:
         return False
 
 
+@dataclass
+class TraceFolder:
+    """Writes the trace of each measured run to a folder, as NUMBER-METHOD.jsonl.gz. active: False until the
+    warm-up is over."""
+
+    folder: Path
+    active: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def watch(self, loaded: Loaded, method: str, events: Iterable[Event]) -> Iterator[Event]:
+        """Yield the events; write them as a trace at the end. Recording is outside the engine's clock."""
+        recorder = Recorder(0, loaded.token_bytes, loaded.token_bytes.special)
+        records: list[dict[str, Any]] = []
+        for event in events:
+            if self.active:
+                records += recorder.take(event)
+            yield event
+        if self.active:
+            self.counts[method] = self.counts.get(method, 0) + 1
+            self.folder.mkdir(parents=True, exist_ok=True)
+            Trace(records).save(self.folder / f"{self.counts[method]:04}-{method}.jsonl.gz")
+
+
 @dataclass(frozen=True)
 class CatalogueRunner:
     """Runs a method of the catalogue for the benchmark: calling it with (prompt, sampling, length) returns
-    a Result."""
+    a Result. traces: where its traces are written, or None."""
 
     session: Session
+    traces: TraceFolder | None = None
 
     def __call__(self, prompt: str | list[dict[str, str]], sampling: Sampling, length: int) -> Result:
         mine = self.session
-        return collect(
-            Session(mine.loaded, mine.method, mine.knobs, sampling, deterministic=mine.deterministic).run(
-                prompt, length
-            )
-        )
+        session = Session(mine.loaded, mine.method, mine.knobs, sampling, deterministic=mine.deterministic)
+        events: Iterable[Event] = session.run(prompt, length)
+        if self.traces is not None:
+            events = self.traces.watch(mine.loaded, mine.method.key, events)
+        return collect(events)
 
 
 def _runners(
-    loaded: Loaded, keys: Sequence[str], sampling: Sampling, deterministic: bool = False
+    loaded: Loaded,
+    keys: Sequence[str],
+    sampling: Sampling,
+    deterministic: bool = False,
+    knobs: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+    traces: TraceFolder | None = None,
 ) -> tuple[dict[str, CatalogueRunner], dict[str, str]]:
-    """Return runners (plain decoding first) and the reasons for skipped methods."""
+    """Return runners (plain decoding first) and the reasons for skipped methods. knobs: {method: its
+    knobs}."""
     chosen = [find_method(key) for key in keys]
     plain = next(iter(catalogue().values()))  # plain decoding is the first method
     runners = {
-        plain.key: CatalogueRunner(Session(loaded, plain, None, sampling, deterministic=deterministic))
+        plain.key: CatalogueRunner(
+            Session(loaded, plain, None, sampling, deterministic=deterministic), traces
+        )
     }
     skipped: dict[str, str] = {}
     for method in chosen:
         try:
             runners.setdefault(
                 method.key,
-                CatalogueRunner(Session(loaded, method, None, sampling, deterministic=deterministic)),
+                CatalogueRunner(
+                    Session(loaded, method, knobs.get(method.key), sampling, deterministic=deterministic),
+                    traces,
+                ),
             )
         except SessionError as error:
             skipped[method.key] = str(error)
@@ -297,6 +344,7 @@ def measure(
     length: int,
     sampling: Sampling,
     quiet: bool | None = None,
+    traces: TraceFolder | None = None,
 ) -> tuple[dict[tuple[str, str], Cell], bool]:
     """Run every method on every prompt. Return ({(method, task): Cell}, whether Ctrl-C interrupted). The
     first runner is the baseline."""
@@ -309,6 +357,8 @@ def measure(
     try:
         for run in runners.values():
             run(items[0].prompt, sampling, WARM_TOKENS)
+        if traces is not None:
+            traces.active = True
         turns = shuffled_turns(runners, len(plan), sampling.seed)
         for count, (item, names) in enumerate(zip(plan, turns)):
             probs = replace(sampling, seed=sampling.seed + count)

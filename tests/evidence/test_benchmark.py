@@ -27,6 +27,7 @@ from specviz.run.session import Session
 from specviz.targets.fast import FastModel
 from specviz.targets.int8 import Int8Model
 from specviz.targets.llama import LlamaTarget
+from specviz.trace.files import Trace
 from specviz.trace.metrics import Totals
 
 from ..message_codes import refuses
@@ -207,6 +208,27 @@ def test_methods_that_cannot_run_are_named(at_home):
     assert {r["method"] for r in report["rows"]} == {"autoregressive", "prompt_lookup"}
     with refuses(SessionError, "method.missing"):
         bench(load(draft="none"), ["speculative"], quiet=True)
+
+
+def test_knobs_are_used_and_every_measured_run_leaves_its_trace(at_home, tmp_path):
+    report = bench(
+        load(),
+        ["speculative"],
+        repeats=2,
+        prompts=1,
+        tasks=["chat"],
+        max_new_tokens=6,
+        quiet=True,
+        knobs={"speculative": {"gamma": 2}},
+        traces=tmp_path / "traces",
+    )
+    names = sorted(file.name for file in (tmp_path / "traces").iterdir())
+    methods = ("autoregressive", "speculative")
+    assert names == sorted(f"{n:04}-{method}.jsonl.gz" for n in (1, 2) for method in methods)
+    ours = Trace.load(tmp_path / "traces" / "0001-speculative.jsonl.gz")
+    assert ours.header()["knobs"]["gamma"] == 2 and ours.totals()["tokens"] == 6
+    assert max(len(draft["nodes"]) for draft in ours.of("draft")) <= 2
+    assert {row["runs"] for row in report["rows"]} == {2}
 
 
 def test_prompts_that_do_not_fit_are_left_out_and_counted(at_home, tmp_path):

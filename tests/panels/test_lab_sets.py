@@ -179,6 +179,10 @@ def test_five_methods_with_knobs_temperature_and_seeds_go_with_a_set(visit):
         assert (asked["temperature"], asked["seeds"], asked["seed"]) == (0.7, 3, 0)
         page.wait_for_selector(".pn-command")
         assert "--temperature 0.7" in page.inner_text(".pn-command")
+        assert "--repeats 3 " in page.inner_text(".pn-command") and "--traces traces" in page.inner_text(
+            ".pn-command"
+        )
+        assert "--knob speculative.gamma=2" in page.inner_text(".pn-command")
 
     ask_for(visit, use)
 
