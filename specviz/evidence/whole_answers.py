@@ -44,7 +44,6 @@ from ..trace.events import Committed
 from .betting import TestMartingale
 from .certificate import PROMPTS, encode, logit_noise, next_logits
 from .decision_checks import DecisionChecks
-from .drafted_tokens import AGAINST as DRAFT_BETS
 from .drafted_tokens import RANKS, DraftedTokens, other_rule
 from .pass_checks import CHAIN, ROOT, SIBLINGS, PassChecks
 from .pass_checks import NOISE as ROW_NOISE
@@ -238,36 +237,6 @@ def needs_more_tokens(report: dict[str, Any]) -> bool:
     even = min((group["p"] for group in report["groups"].values() if group["p"] is not None), default=1.0)
     won = min((kind["p"] for kind in report["apart"].values()), default=1.0)
     return report["p"] >= CHANCE and (even < SUSPICIOUS[0] or won < SUSPICIOUS[1])
-
-
-def failed_tests(report: dict[str, Any]) -> list[str]:
-    """Return the names of the tests by which a report fails: "impossible", "impossible drafts", "order of
-    siblings", "reported decisions", "rows of passes"; groups of uniformity, bets, and settings ("setting: ...")."""
-    checks = {
-        "impossible": report["impossible"],
-        "impossible drafts": report["impossible_drafts"],
-        "order of siblings": report["disordered_drafts"],
-        "reported decisions": report["decisions"]["failed"],
-        "rows of passes": report["rows"]["failed"],
-    }
-    found = [name for name, failed in checks.items() if failed]
-    tests = 2 * (len(GROUPS) + len(RANKS) + 3) + 2  # as in PitValues.p, on a half of the level
-    level = CHANCE / 4
-    ps = {
-        f"uniformity: {name}": group["p"] * tests * len(LOOKS)
-        for name, group in report["groups"].items()
-        if group["p"] is not None
-    }
-    kinds = len(APART) + len(DRAFT_BETS)
-    ps |= {f"bets: {name}": kind["p"] * kinds for name, kind in report["apart"].items()}
-    found += sorted((name for name, p in ps.items() if p < level), key=ps.__getitem__)
-    settings = report.get("settings", ())
-    found += [
-        f"setting: {one['request']}, temperature {one['temperature']:g}"
-        for one in sorted(settings, key=lambda one: one["p"])
-        if one["p"] * len(settings) * 2 < CHANCE
-    ]
-    return found
 
 
 def histogram(values: Sequence[float]) -> list[int]:

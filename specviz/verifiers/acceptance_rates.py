@@ -42,18 +42,6 @@ def k_seq_rate(p: Tensor, q: Tensor, k: int, rho: float) -> float:
     return 1 - (1 - float(torch.minimum(q.double(), p.double() / rho).sum())) ** k
 
 
-def greedy_multidraft_rate(p: Tensor, q: Tensor, k: int) -> float:
-    """Return the acceptance rate of greedy multi-draft (Hu et al. 2502.18779): the k - 1 most probable
-    tokens of q [vocab], and one sampled from the other tokens. A SpecHub pair is the case k = 2."""
-    top = q.topk(min(k - 1, len(q))).indices
-    rest = q.double().index_fill(0, top, 0.0)
-    mass = float(rest.sum())
-    inside = float(p[top].sum())
-    if mass <= 0:
-        return inside
-    return inside + single_draft_rate(p.double().index_fill(0, top, 0.0), rest / mass)
-
-
 def optimal_rate(p: Tensor, q: Tensor, k: int) -> float:
     """Return the highest acceptance rate that any rule can have with k drafts sampled independently from q
     [vocab], against p [vocab]."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ from specviz.core import (
 from specviz.core.logits_processors import TokenMask
 from specviz.drafters.model.chain import DraftChain, DraftShape
 from specviz.evidence import whole_answers as whole
+from specviz.evidence.drafted_tokens import AGAINST as DRAFT_BETS
 from specviz.evidence.drafted_tokens import other_rule
 from specviz.evidence.small_target import SmallTarget
 from specviz.evidence.verify_settings import Alternating
@@ -660,6 +661,36 @@ class Found(NamedTuple):
     tests: tuple[str, ...]
 
 
+def failed_tests(report: dict[str, Any]) -> list[str]:
+    """Return the names of the tests by which a report fails: "impossible", "impossible drafts", "order of
+    siblings", "reported decisions", "rows of passes"; groups of uniformity, bets, and settings ("setting: ...")."""
+    checks = {
+        "impossible": report["impossible"],
+        "impossible drafts": report["impossible_drafts"],
+        "order of siblings": report["disordered_drafts"],
+        "reported decisions": report["decisions"]["failed"],
+        "rows of passes": report["rows"]["failed"],
+    }
+    found = [name for name, failed in checks.items() if failed]
+    tests = 2 * (len(whole.GROUPS) + len(whole.RANKS) + 3) + 2  # as in PitValues.p, on a half of the level
+    level = whole.CHANCE / 4
+    ps = {
+        f"uniformity: {name}": group["p"] * tests * len(whole.LOOKS)
+        for name, group in report["groups"].items()
+        if group["p"] is not None
+    }
+    kinds = len(whole.APART) + len(DRAFT_BETS)
+    ps |= {f"bets: {name}": kind["p"] * kinds for name, kind in report["apart"].items()}
+    found += sorted((name for name, p in ps.items() if p < level), key=ps.__getitem__)
+    settings = report.get("settings", ())
+    found += [
+        f"setting: {one['request']}, temperature {one['temperature']:g}"
+        for one in sorted(settings, key=lambda one: one["p"])
+        if one["p"] * len(settings) * 2 < whole.CHANCE
+    ]
+    return found
+
+
 def find(variant: Variant, steps=STEPS) -> Found:
     """Generate answers until the certificate fails."""
     certificate = whole.AnswerCertificate(variant.loaded(), variant.method, PROMPTS)
@@ -667,7 +698,7 @@ def find(variant: Variant, steps=STEPS) -> Found:
         certificate.extend(tokens)
         report = certificate.report()
         if report["p"] < whole.CHANCE:
-            return Found(tokens, tuple(whole.failed_tests(report)))
+            return Found(tokens, tuple(failed_tests(report)))
     return Found(None, ())
 
 

@@ -14,7 +14,6 @@ from specviz.core import Sampling, State, open_run, play
 from specviz.methods import catalogue
 from specviz.targets.fast import FastModel
 from specviz.verifiers.acceptance_rates import (
-    greedy_multidraft_rate,
     k_seq_rate,
     optimal_rate,
     recursive_rejection_rate,
@@ -30,6 +29,18 @@ P, Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.
 
 def k_seq(p, q, k):
     return k_seq_rate(p, q, k, best_rho(p, q, k))
+
+
+def greedy_multidraft_rate(p, q, k):
+    """Return the acceptance rate of greedy multi-draft (Hu et al. 2502.18779): the k - 1 most probable
+    tokens of q [vocab], and one sampled from the other tokens. A SpecHub pair is the case k = 2."""
+    top = q.topk(min(k - 1, len(q))).indices
+    rest = q.double().index_fill(0, top, 0.0)
+    mass = float(rest.sum())
+    inside = float(p[top].sum())
+    if mass <= 0:
+        return inside
+    return inside + single_draft_rate(p.double().index_fill(0, top, 0.0), rest / mass)
 
 
 def without_replacement(p, q, k) -> float:
