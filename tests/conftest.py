@@ -44,12 +44,22 @@ def warn(message, category=None, stacklevel=1, source=None, **options):
 warnings.warn = warn
 
 
+TIERS = {"thorough": "SPECVIZ_TEST_THOROUGH", "soak": "SPECVIZ_TEST_SOAK"}  # marker: what asks for its tests
+
+
+def _marked(item, names) -> bool:
+    return any(mark.name in names for mark in item.iter_markers())
+
+
 def pytest_collection_modifyitems(config, items):
-    """Tests that need what this machine lacks are skipped, and say what it is; the thorough ones are left
-    to ``make thorough``."""
-    if not os.environ.get("SPECVIZ_TEST_THOROUGH") and config.option.markexpr == "":
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("thorough")])
-        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+    """Tests that need what this machine lacks are skipped, and say what it is; those of other tiers are left to
+    ``make thorough`` and ``make soak``."""
+    others = {
+        name for name, asks in TIERS.items() if config.option.markexpr == "" and not os.environ.get(asks)
+    }
+    if others:
+        config.hook.pytest_deselected(items=[item for item in items if _marked(item, others)])
+        items[:] = [item for item in items if not _marked(item, others)]
     missing = {
         "gpu": None if torch.cuda.is_available() else "needs an accelerator",
         "engines": None

@@ -88,10 +88,12 @@ def in_cache_folder(compile_with: Callable[[bool], Any]) -> Any:
     before = settings["CACHE_DIR"]
     settings["CACHE_DIR"] = "" if folder is None else str(folder)
     try:
-        dispatcher.FunctionCache = ccallback.FunctionCache = _OwnCache
+        for module in (dispatcher, ccallback):
+            vars(module)["FunctionCache"] = _OwnCache
         return compile_with(folder is not None)
     finally:
-        dispatcher.FunctionCache = ccallback.FunctionCache = FunctionCache
+        for module in (dispatcher, ccallback):
+            vars(module)["FunctionCache"] = FunctionCache
         settings["CACHE_DIR"] = before
 
 

@@ -50,8 +50,15 @@ def test_the_catalogue_finds_its_files_and_begins_with_plain_decoding():
         assert all(knob.help and knob.read(None) == knob.default for knob in method.knobs)
 
 
-@pytest.mark.parametrize("key,knobs", CASES)
-@pytest.mark.parametrize("share", [0.5, 1.0], ids=["bad draft", "perfect draft"])
+SHARES = {"bad draft": 0.5, "perfect draft": 1.0}
+GREEDY = [  # ``make test`` takes each method with one draft or none; tests/run/test_session.py has all of them
+    pytest.param(key, knobs, share, id=f"{key}-{name}", marks=[pytest.mark.thorough] * ((i + at) % 3 > 0))
+    for i, (key, knobs) in enumerate(CASES)
+    for at, (name, share) in enumerate(SHARES.items())
+]
+
+
+@pytest.mark.parametrize("key, knobs, share", GREEDY)
 def test_greedy_output_is_plain_decodings(key, knobs, share):
     things = kit(12, share, 3)
     tokens, outcomes = run(catalogue()[key], things, PROMPT, 40, **knobs)
@@ -68,11 +75,11 @@ def test_an_end_token_in_the_draft_ends_the_run(key):
     assert tokens == want[: want.index(end) + 1]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("key", MINE)
-def test_short_limits_are_kept(key, count):
-    things = kit(12, 1.0, 3)
-    assert run(catalogue()[key], things, PROMPT, count)[0] == greedy(things.net, PROMPT, count)
+def test_short_limits_are_kept(key):
+    for count in (1, 2, 3):
+        things = kit(12, 1.0, 3)
+        assert run(catalogue()[key], things, PROMPT, count)[0] == greedy(things.net, PROMPT, count), count
 
 
 def test_a_perfect_draft_is_accepted_whole():
