@@ -6,10 +6,12 @@ chat template; the loss covers the answer and the end token, never the question.
 """
 
 import gzip
+import itertools
 import json
 import random
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..core.errors import CodedError
@@ -90,10 +92,11 @@ def balanced(rows: list[Row], seed: int, weights: dict[str, float] | None = None
         yield decks[name].pop()
 
 
-def chat_prompt(tokenizer, prompt: str) -> list[int]:
-    """Return the token ids of a prompt in the target's chat template. The text of a special token inside a
-    prompt stays plain text."""
-    return encode_chat(tokenizer, [{"role": "user", "content": prompt}])
+def chat_prompt(tokenizer, prompt: str, more: Sequence[str] = ()) -> list[int]:
+    """Return the token ids of a prompt in the target's chat template, or of a conversation that goes on with
+    ``more``: an answer, the user's next turn and so on. The text of a special token stays plain text."""
+    roles = itertools.cycle(("user", "assistant"))
+    return encode_chat(tokenizer, [{"role": next(roles), "content": text} for text in (prompt, *more)])
 
 
 def chat_row(tokenizer, row: Row) -> tuple[list[int], int]:

@@ -96,6 +96,8 @@ class Features:
         read = generate.read(root / "read") if any((root / "read").glob("*.safetensors")) else []
         self.root, self.answers = root, own + read
         self.kept = self.cache("states", 1) if self.keeps == "states" and layer is None else None
+        if self.kept is not None:
+            self.kept.fill(root / generate.TRAIN, slice(-self.head.shape[1], None))
         self.own = Batches(own, hparams, job.seed, self.device)
         self.wide = Batches(self.answers, hparams, job.seed, self.device)
 

@@ -46,6 +46,9 @@ class AuxStateFeatures(Features):
             int(capture.removeprefix("layer:")) for capture in build(self.target_info, hparams).hidden_states
         )
         self.kept = self.cache("states-" + "-".join(map(str, self.hidden_states)), len(self.hidden_states))
+        if self.kept is not None and list(self.hidden_states) == job.hparams("generate")["states"]:
+            width = len(self.hidden_states) * self.head.shape[1]
+            self.kept.fill(self.root / generate.TRAIN, slice(width))
 
     @torch.no_grad()
     def states(self, material) -> Batch:

@@ -8,9 +8,10 @@ from itertools import accumulate
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
-from .text_answers import Answer
+from .text_answers import Answer, states_file
 
 
 class StateCache:
@@ -33,6 +34,20 @@ class StateCache:
             -1, hidden
         )
         self.done = open_array(folder / f"done-{name}", len(answers), torch.uint8)
+
+    def fill(self, shards: Path, columns: slice) -> None:
+        """Take states that were kept with the answers' shards (text_answers.states_file), these columns of
+        them. The shards in the folder hold the first answers of this cache, in order."""
+        at = 0
+        for shard in sorted(shards.glob("shard-*.safetensors")):
+            with safe_open(shard, "pt") as file:
+                count = len(file.get_tensor("lengths"))
+            kept = states_file(shard)
+            if kept.is_file() and not self.done[at : at + count].all():
+                with safe_open(kept, "pt") as file:
+                    self.states[self.starts[at] : self.starts[at + count]] = file.get_slice("states")[:, columns]
+                self.done[at : at + count] = 1
+            at += count
 
     def rows(self, answers: list[Answer], width: int, compute: Callable[[], Tensor]) -> Tensor:
         """Return the hidden states [rows, width, hidden] of some answers, right-padded with zeros.

@@ -11,7 +11,7 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,16 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from ..core import DraftTree
 from ..models.pretrained import open_network, with_cache
 from ..models.recurrent import ARCHITECTURES
+from ..targets.int8 import unsupported_reason
 from ..targets.recurrent import RecurrentModel
-from . import data
+from . import data, user_prompts
 from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
+from .packed_answers import PackedGenerator
 from .runner import bfloat16_is_faster
 from .self_written import PromptWriter
 
+TRAIN = "train"  # the folder of the training answers
 PREFILL = 32  # prompts in one pass: more at once only push one another out of the caches
 PREFILL_ON_ACCELERATOR = 256
 
@@ -43,7 +46,7 @@ PREFILL_ON_ACCELERATOR = 256
 class Answer:
     """A prompt and its answer. ids: the tokens of both; start: index of the answer's first token; top_ids,
     top_logp [answer tokens, top]: the target's top tokens at each answer token, and their log-probabilities
-    at temperature 1."""
+    at temperature 1; states: hidden states of prompt and answer, where they were kept."""
 
     ids: torch.Tensor  # [length] prompt and answer
     start: int  # index of the answer's first token
@@ -51,6 +54,7 @@ class Answer:
     temperature: float  # 0: greedy
     top_ids: torch.Tensor  # [answer, top]
     top_logp: torch.Tensor  # [answer, top]
+    states: torch.Tensor | None = None  # [length, width]; in a file of its own
 
     @property
     def greedy(self) -> bool:
@@ -73,23 +77,28 @@ def run(job: Job, hparams: dict[str, Any]) -> Path:
         attend_by_groups(model)
     began, spent = time.monotonic(), spent_seconds(root)
     budget = 60 * (job.minutes or hparams["minutes"])
-    make = AnswerGenerator(model, tokenizer, hparams, job)
+    packed = None
+    if hparams["packed"] and device.type == "cpu" and unsupported_reason(model.config.to_dict()) is None:
+        packed = PackedGenerator(path, tokenizer.eos_token_id, hparams["packed"], capture=hparams["states"])
+    make = AnswerGenerator(model, tokenizer, hparams, job, packed=packed)
     # Every held-out prompt is answered both ways: the report needs greedy and temperature 1.
     per_task = hparams["heldout_rows"] // len(data.TASKS)
     fixed = [row for task in data.TASKS for row in [r for r in heldout if r.task == task][:per_task]]
     make.shards(root / "heldout", [(row, temperature) for temperature in (0.0, 1.0) for row in fixed], None)
-    stream = itertools.islice(data.balanced(train, job.seed), hparams["rows"])
     rng = random.Random(job.seed)
+    asked = user_prompts.by_kind(user_prompts.load(job.data), job.seed)
+    mixed = mix(asked, data.balanced(train, job.seed), hparams["asked"], rng)
+    stream = itertools.islice(mixed, hparams["rows"])
     pairs = [(row, float(rng.choice(hparams["temperatures"]))) for row in stream]
     writer = None
     if hparams["self_written"]:
         limits = hparams | {"new_tokens": hparams["self_written_tokens"]}
         writer = PromptWriter(
-            AnswerGenerator(model, tokenizer, limits, job),
+            AnswerGenerator(model, tokenizer, limits, job, packed=packed),
             root / "prompts",
             hparams["self_written_temperature"],
         )
-    make.shards(root / "train", pairs, began + hparams["own_share"] * budget - spent, writer)
+    make.shards(root / TRAIN, pairs, began + hparams["own_share"] * budget - spent, writer)
     others = itertools.islice(data.balanced(train, job.seed + 1), hparams["read_rows"])
     make.shards(root / "read", [(row, None) for row in others], began + budget - spent)
     if make.tokens:
@@ -97,6 +106,18 @@ def run(job: Job, hparams: dict[str, Any]) -> Path:
         write_json(root / "progress.json", {"seconds": seconds})
         job.log("generate", target=fingerprint(path), new_answer_tokens=make.tokens, seconds=seconds)
     return root
+
+
+def mix(first: Iterator[Any], second: Iterator[Any], share: float, rng: random.Random) -> Iterator[Any]:
+    """Yield rows of two streams, this share of them from the first while it lasts."""
+    while True:
+        row = next(first, None) if rng.random() < share else None
+        yield next(second) if row is None else row
+
+
+def states_file(shard: Path) -> Path:
+    """Return the path of the hidden states that belong to a shard."""
+    return shard.with_name(shard.name.replace("shard", "states"))
 
 
 def spent_seconds(root: Path) -> float:
@@ -114,7 +135,8 @@ def folder(job: Job) -> Path:
 class AnswerGenerator:
     """Generate answers to (row, temperature) pairs and write them into shard files. Temperature None: use
     the row's own answer, and compute the target's distributions along it. encode: row -> (token ids of
-    prompt and answer, index of the answer's first token); None: by the chat template."""
+    prompt and answer, index of the answer's first token); None: by the chat template. packed: decodes with the engine's int8
+    weights instead of ``model``."""
 
     def __init__(
         self,
@@ -123,6 +145,7 @@ class AnswerGenerator:
         hparams: dict,
         job: Job,
         encode: Callable[[Any], tuple[list[int], int]] | None = None,
+        packed: PackedGenerator | None = None,
     ):
         self.model = model
         self.tokenizer = tokenizer
@@ -131,6 +154,7 @@ class AnswerGenerator:
         self.encode = encode or (lambda row: data.chat_row(tokenizer, row))
         self.tokens = 0
         self.states: RecurrentModel | None = None
+        self.packed = packed
 
     def shards(
         self, place: Path, pairs: list, deadline: float | None, writer: PromptWriter | None = None
@@ -154,7 +178,11 @@ class AnswerGenerator:
             part = pairs[first : first + size]
             if writer is not None:
                 part = writer.replace(first // size, part, self.hparams["self_written"])
-            write_tensors(path, pack(self.answers(part)))
+            made = self.answers(part)
+            states = [a.states for a in made if a.states is not None]
+            if place.name == TRAIN and len(states) == len(made):
+                write_tensors(states_file(path), {"states": torch.cat(states)})
+            write_tensors(path, pack(made))  # last: a shard that exists has its states
             bar.set_postfix_str(f"{(self.tokens - before) / (time.monotonic() - began):.0f} tokens/s")
 
     def answers(self, pairs: list) -> list[Answer]:
@@ -164,6 +192,11 @@ class AnswerGenerator:
         rows = sorted(
             (row for row in rows if row[1] <= self.hparams["prompt_tokens"]), key=lambda row: row[1]
         )
+        if self.packed is not None and rows and rows[0][3] is not None:
+            made = self.decode([(ids[:start], task, temperature) for ids, start, task, temperature in rows])
+            made += self.second_turns(pairs, made)
+            self.tokens += sum(len(a.top_ids) for a in made)
+            return made
         made = []
         for first in range(0, len(rows), self.hparams["batch"]):
             batch = rows[first : first + self.hparams["batch"]]
@@ -175,6 +208,21 @@ class AnswerGenerator:
                 )
         self.tokens += sum(len(a.top_ids) for a in made)
         return made
+
+    def second_turns(self, pairs: list, made: list[Answer]) -> list[Answer]:
+        """Return answers to the second turns of the rows that have one, after the finished answers to their
+        first turns."""
+        found = {tuple(a.ids[: a.start].tolist()): a for a in made}
+        rows = []
+        for row, temperature in pairs:
+            first = found.get(tuple(self.encode(row)[0])) if getattr(row, "then", "") else None
+            if first is None or int(first.ids[-1]) != self.tokenizer.eos_token_id:
+                continue
+            answer = self.tokenizer.decode(first.ids[first.start : -1], skip_special_tokens=True)
+            ids = data.chat_prompt(self.tokenizer, row.prompt, (answer, row.then))
+            if len(ids) <= self.hparams["prompt_tokens"]:
+                rows.append((ids, row.task, temperature))
+        return self.decode(rows) if rows else []
 
     @torch.inference_mode()
     def read(self, batch: list) -> list[Answer]:
@@ -203,6 +251,15 @@ class AnswerGenerator:
         if self.model.config.model_type in ARCHITECTURES:
             return [self.decode_by_states(*one) for one in batch]
         prompts, tasks, temperatures = zip(*batch)
+        if self.packed is not None:
+            top = self.hparams["top"]
+            written = self.packed.generate(
+                prompts, temperatures, self.hparams["new_tokens"], lambda z, temps: sample(z, temps, top)
+            )
+            return [
+                Answer(torch.cat([torch.tensor(p), ids]), len(p), task, temperature, *rest)
+                for p, task, temperature, (ids, *rest) in zip(prompts, tasks, temperatures, written)
+            ]
         device, end = self.model.device, self.tokenizer.eos_token_id
         logits, cache, mask = self.prefill(prompts)
         at, alive = (
