@@ -27,7 +27,7 @@ from .features import Batch, Features
 from .job import Job
 from .runner import Runner
 from .shared_weights import freeze_untrained
-from .text_answers import Answer
+from .text_answers import TRAIN, Answer
 
 # (drafter, features, batch, states [n, hidden], indices [n] into ``batch.where``) -> (rows, matrix) whose
 # product is the logits
@@ -48,7 +48,7 @@ class AuxStateFeatures(Features):
         self.kept = self.cache("states-" + "-".join(map(str, self.hidden_states)), len(self.hidden_states))
         if self.kept is not None and list(self.hidden_states) == job.hparams("generate")["states"]:
             width = len(self.hidden_states) * self.head.shape[1]
-            self.kept.fill(self.root / generate.TRAIN, slice(width))
+            self.kept.fill(self.root / TRAIN, slice(width))
 
     @torch.no_grad()
     def states(self, material) -> Batch:

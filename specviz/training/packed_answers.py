@@ -69,7 +69,11 @@ class PackedGenerator:
 
     @torch.inference_mode()
     def generate(
-        self, prompts: Sequence[Sequence[int]], temperatures: Sequence[float], new_tokens: int, sample: Sampler
+        self,
+        prompts: Sequence[Sequence[int]],
+        temperatures: Sequence[float],
+        new_tokens: int,
+        sample: Sampler,
     ) -> list[PackedAnswer]:
         """Return an answer of at most ``new_tokens`` to each prompt (token ids), in their order. sample:
         (logits [rows, vocab], temperatures [rows]) -> (tokens, top ids, top log-probabilities)."""
@@ -85,7 +89,11 @@ class PackedGenerator:
         while True:
             budget = self.prefill
             for lane in self.lanes:
-                if lane.index < 0 and waiting and (budget == self.prefill or len(prompts[waiting[-1]]) <= budget):
+                if (
+                    lane.index < 0
+                    and waiting
+                    and (budget == self.prefill or len(prompts[waiting[-1]]) <= budget)
+                ):
                     index = waiting.pop()
                     lane.begin(index, prompts[index])
                     budget -= len(prompts[index])
@@ -102,7 +110,8 @@ class PackedGenerator:
                     lane.pending = [token]
         return [
             PackedAnswer(
-                *(torch.stack(part) for part in zip(*steps)), torch.cat([*parts, torch.zeros_like(parts[0][:1])])
+                *(torch.stack(part) for part in zip(*steps)),
+                torch.cat([*parts, torch.zeros_like(parts[0][:1])]),
             )
             for steps, parts in zip(found, states)
         ]

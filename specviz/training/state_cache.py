@@ -45,7 +45,9 @@ class StateCache:
             kept = states_file(shard)
             if kept.is_file() and not self.done[at : at + count].all():
                 with safe_open(kept, "pt") as file:
-                    self.states[self.starts[at] : self.starts[at + count]] = file.get_slice("states")[:, columns]
+                    self.states[self.starts[at] : self.starts[at + count]] = file.get_slice("states")[
+                        :, columns
+                    ]
                 self.done[at : at + count] = 1
             at += count
 

@@ -41,7 +41,12 @@ def load(data: Path | None) -> list[Prompt]:
             rows = [json.loads(line) for line in lines]
         found = [
             Prompt(
-                TASKS.get(row["kind"], OTHERS), row["source"], row["prompt"], "", row["kind"], row.get("then", "")
+                TASKS.get(row["kind"], OTHERS),
+                row["source"],
+                row["prompt"],
+                "",
+                row["kind"],
+                row.get("then", ""),
             )
             for row in rows
         ]
