@@ -16,6 +16,7 @@ LAST = (
     "pictures",
     "vision",
     "scales",
+    "general",
     "report",
 )  # recipes after them
 

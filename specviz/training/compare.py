@@ -15,7 +15,7 @@ import yaml
 
 from .. import ROOT
 from ..core import Method
-from . import drafters
+from . import drafters, general
 from .files import write_text
 from .job import Job
 
@@ -75,6 +75,8 @@ def page(job: Job, hparams: dict) -> str:
     for target, rows in found.items():
         if any(row.has_weights for row in rows) or len(found) == 1:  # small targets have no trained drafters
             parts += [f"## {target}", "", *table(rows), ""]
+        if job.ship and (measured := general.shipped()) and measured["target"] == target:
+            parts += [*general.section(measured), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 

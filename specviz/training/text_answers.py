@@ -26,6 +26,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from ..core import DraftTree
+from ..kernels.row_functions import top_entries
 from ..models.pretrained import open_network, with_cache
 from ..models.recurrent import ARCHITECTURES
 from ..targets.int8 import unsupported_reason
@@ -431,11 +432,11 @@ def sample(
     Sampling is exact: it inverts the CDF over the top tokens, and over the rest of the vocabulary only if
     the uniform number is larger than their total probability."""
     z, scale = logits.float(), temperatures.clamp(min=1e-4)[:, None]
-    total = z.logsumexp(-1, keepdim=True)
-    values, leaders = z.topk(min(top, z.shape[-1]), dim=-1)
+    values, leaders, total = largest(z, min(top, z.shape[-1]), 1.0)
     scaled = total.clone()
-    rows = ((temperatures > 0) & (temperatures != 1)).nonzero()[:, 0]
-    scaled[rows] = (z[rows] / scale[rows]).logsumexp(-1, keepdim=True)
+    for temperature in set(temperatures.tolist()) - {0.0, 1.0}:
+        rows = (temperatures == temperature).nonzero()[:, 0]
+        scaled[rows] = largest(z[rows], 1, 1 / temperature)[2]
     cumulative = (values / scale - scaled).exp().cumsum(-1)
     pick = torch.searchsorted(cumulative, torch.rand_like(cumulative[:, :1]), right=True)[:, 0]
     tokens = leaders.gather(1, pick.clamp(max=leaders.shape[1] - 1)[:, None])[:, 0]
@@ -447,6 +448,15 @@ def sample(
         draw = torch.rand_like(rest[:, :1]) * rest[:, -1:]
         tokens[beyond] = torch.searchsorted(rest, draw, right=True)[:, 0].clamp(max=z.shape[-1] - 1)
     return torch.where(temperatures == 0, leaders[:, 0], tokens), leaders, values - total
+
+
+def largest(z: torch.Tensor, count: int, scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return (the ``count`` largest of each row of z [rows, vocab], their indices, log(sum(exp(scale z))) [rows,
+    1])."""
+    if z.device.type == "cpu" and z.shape[1] % 16 == 0:
+        values, places, sums = top_entries(z.contiguous().numpy(), count, scale)
+        return torch.from_numpy(values), torch.from_numpy(places), torch.from_numpy(sums)[:, None]
+    return *z.topk(count, dim=-1), (z * scale).logsumexp(-1, keepdim=True)
 
 
 def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
