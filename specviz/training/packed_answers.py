@@ -108,13 +108,12 @@ class PackedGenerator:
                     lane.index = -1
                 else:
                     lane.pending = [token]
-        return [
-            PackedAnswer(
-                *(torch.stack(part) for part in zip(*steps)),
-                torch.cat([*parts, torch.zeros_like(parts[0][:1])]),
-            )
-            for steps, parts in zip(found, states)
-        ]
+        answers = []
+        for steps, parts in zip(found, states):
+            tokens, ids, logp = (torch.stack(part) for part in zip(*steps))
+            unread = torch.zeros_like(parts[0][:1])
+            answers.append(PackedAnswer(tokens, ids, logp, torch.cat([*parts, unread])))
+        return answers
 
     def _reserve(self, capacity: int) -> None:
         """Allocate KV caches of at least this many slots."""

@@ -456,7 +456,8 @@ def largest(z: torch.Tensor, count: int, scale: float) -> tuple[torch.Tensor, to
     if z.device.type == "cpu" and z.shape[1] % 16 == 0:
         values, places, sums = top_entries(z.contiguous().numpy(), count, scale)
         return torch.from_numpy(values), torch.from_numpy(places), torch.from_numpy(sums)[:, None]
-    return *z.topk(count, dim=-1), (z * scale).logsumexp(-1, keepdim=True)
+    values, places = z.topk(count, dim=-1)
+    return values, places, (z * scale).logsumexp(-1, keepdim=True)
 
 
 def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:
