@@ -55,6 +55,7 @@ def loss(model: Heads, head_states: HeadStates, features: Features, batch: Batch
     i."""
     total: Any = 0.0  # a tensor from the first term on
     weights = 0.0
+    top = slice(hparams.get("leaders"))
     for index in range(len(model)):
         kept, states = head_states(batch, index)
         if not len(kept):  # nothing of this batch is so far ahead
@@ -63,8 +64,8 @@ def loss(model: Heads, head_states: HeadStates, features: Features, batch: Batch
         one = losses.distil(
             states,
             head,
-            batch.top_ids[kept],
-            batch.top_logp[kept],
+            batch.top_ids[kept, top],
+            batch.top_logp[kept, top],
             batch.labels[kept],
             hparams["hard_label_weight"],
             negatives=hparams.get("negatives", 0),

@@ -174,7 +174,8 @@ def test_states_and_places_are_the_targets_own(features):
     )
 
 
-def test_the_loss_of_a_head_is_its_divergence_from_the_distribution_it_should_give(features):
+@pytest.mark.parametrize("leaders", [None, 3])
+def test_the_loss_of_a_head_is_its_divergence_from_the_distribution_it_should_give(features, leaders):
     """By hand, in full: head k reads the state k + 1 places before the place whose distribution it learns."""
     torch.manual_seed(1)
     model = heads_medusa.build(features.target_info, features.hparams)
@@ -187,16 +188,15 @@ def test_the_loss_of_a_head_is_its_divergence_from_the_distribution_it_should_gi
         kept, places = batch.back(index + 1)
         return kept, model.blocks[index](batch.states[places].float())
 
-    found = float(
-        ranks.loss(model, guess, features, batch, features.hparams | {"hard_label_weight": 0.0}).detach()
-    )
+    hparams = features.hparams | {"hard_label_weight": 0.0, "leaders": leaders}
+    found = float(ranks.loss(model, guess, features, batch, hparams).detach())
     total = weights = 0.0
     for k in range(len(model)):
         each = []
         for j in range(len(answer.ids) - answer.start):
             state = batch.states[answer.start + j - 1 - (k + 1)].float()
             q = (features.head.float() @ model.blocks[k](state)).log_softmax(-1)
-            p, ids = answer.top_logp[j].double().exp(), answer.top_ids[j].long()
+            p, ids = answer.top_logp[j, :leaders].double().exp(), answer.top_ids[j, :leaders].long()
             rest = max(1e-6, 1 - float(p.sum()))
             each.append(
                 float((p * (p.log() - q[ids].double())).sum())

@@ -115,11 +115,12 @@ def loss(model: eagle3.Eagle3, features: ReducedVocabFeatures, batch: Batch, hpa
         rows = states[batch.where[kept] - 1]
         if part is None:
             rows = rows if model.norm_output else model.norm(rows)
+            top = slice(hparams.get("leaders"))
             found = losses.distil(
                 rows,
                 features.head,
-                batch.top_ids[kept],
-                batch.top_logp[kept],
+                batch.top_ids[kept, top],
+                batch.top_logp[kept, top],
                 batch.labels[kept],
                 negatives=hparams.get("negatives", 0),
             )
