@@ -108,12 +108,10 @@ function shownShare(some) {
 }
 
 /* Bytes as a person reads them. */
-const size = (bytes) =>
-  bytes >= 1e9
-    ? (bytes / 1e9).toFixed(1) + " GB"
-    : bytes >= 1e6
-      ? (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0) + " MB"
-      : Math.ceil(bytes / 1e3) + " kB";
+function size(bytes) {
+  const [unit, per] = bytes >= 1e9 ? ["GB", 1e9] : bytes >= 1e6 ? ["MB", 1e6] : ["kB", 1e3];
+  return (bytes / per).toFixed(per > 1e3 && bytes < 10 * per ? 1 : 0) + " " + unit;
+}
 /* What a method takes besides the large model, as measured: [bytes of weights, bytes of its cache]. */
 function memoryIn(memory) {
   if (!memory) return "";
