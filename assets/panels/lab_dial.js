@@ -1,5 +1,5 @@
 /* Lab: what a drafter of a set acceptance would give here (the oracle, which proposes wrong tokens on purpose), and how much of a
-   draft is worth verifying (choices of the draft's length beside each other). Both race on a few prompts beside plain decoding. */
+   draft is worth verifying (choices of its length beside each other). Both race on a few prompts beside plain decoding. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
@@ -12,8 +12,8 @@
   ];
   const TEXTS = {
     "dial.lead":
-      "Set how often a draft token is right and watch what that earns on this machine. Wrong tokens are proposed on purpose and " +
-      "rejected as any other, so the text stays plain decoding\u2019s, and passes take real time.",
+      "Set how often a draft token is right and watch what that earns on this machine. Wrong tokens are proposed on purpose " +
+      "and rejected as any other, so the text stays plain decoding\u2019s, and passes take real time.",
     "dial.free": "Drafting costs nothing here: the time that a drafter takes comes on top.",
     "dial.gain":
       "Such a drafter would be {value} as fast as plain decoding here ({low} to {high}), at {tokens} tokens a pass.",
@@ -24,8 +24,8 @@
     "dial.draft": "Your draft model on the same prompts: {value}, {tokens} tokens a pass.",
     "dial.idle": "Set an acceptance and press \u201cTry it\u201d.",
     "verify.lead":
-      "A pass takes longer the more draft tokens it verifies, and late ones are seldom reached. Each method here decides in its " +
-      "own way how much of a draft is verified.",
+      "A pass takes longer the more draft tokens it verifies, and late ones are seldom reached. Each method here decides in " +
+      "its own way how much of a draft is verified.",
     "verify.idle": "Press \u201cRace them\u201d: five methods, three prompts.",
     "verify.rows": "Tokens a pass are what it earns, verified tokens a pass what it costs.",
   };

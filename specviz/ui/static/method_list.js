@@ -1,7 +1,7 @@
-/* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only
-   ever text. shelf({cards, families, where, speedOf, limitOf, presets, state, add, preset, undo, tray, closed}) gives
-   {open, paint}; a card's state(key) is {count, blocked, why}; speedOf(card, sampled) how much faster than plain decoding it was
-   measured to be, or null; limitOf(card) the same of an upper bound, which is no method's speed; memoryOf(card) what it takes, in words. */
+/* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only ever text.
+   shelf({cards, families, where, ...}) gives {open, paint}. Of a card: state(key) is {count, blocked, why}; speedOf(card, sampled)
+   how much faster than plain decoding it was measured to be, or null; limitOf(card) the same of an upper bound, which is no
+   method's speed; memoryOf(card) what it takes, in words. */
 const make = (tag, name = "", text = "") => {
   const node = document.createElement(tag);
   if (name) node.className = name;
@@ -107,38 +107,9 @@ function shownShare(some) {
   return some.reduce((sum, card) => sum + shownOf(card), 0) / Math.max(1, some.flatMap((card) => card.claims).length);
 }
 
-/* Bytes as a person reads them. */
-function size(bytes) {
-  const [unit, per] = bytes >= 1e9 ? ["GB", 1e9] : bytes >= 1e6 ? ["MB", 1e6] : ["kB", 1e3];
-  return (bytes / per).toFixed(per > 1e3 && bytes < 10 * per ? 1 : 0) + " " + unit;
-}
-/* What a method takes besides the large model, as measured: [bytes of weights, bytes of its cache]. */
-function memoryIn(memory) {
-  if (!memory) return "";
-  const [weights, cache] = memory,
-    parts = [
-      weights ? size(weights) + " of weights" : "",
-      cache ? size(cache) + " of draft cache after a short answer" : "",
-    ].filter(Boolean);
-  return (parts.join(", ") || "nothing") + " besides the large model";
-}
-
-function shelf({
-  cards,
-  families,
-  where,
-  speedOf,
-  limitOf,
-  memoryOf,
-  presets,
-  state,
-  add,
-  preset,
-  undo,
-  tray,
-  closed,
-  show,
-}) {
+function shelf(env) {
+  const { cards, families, where, speedOf, limitOf, memoryOf, presets, state, add, preset, undo, tray, closed, show } =
+    env;
   const page = make("div", "pg-shelf"),
     head = make("div", "pg-shelfhead"),
     search = make("input"),

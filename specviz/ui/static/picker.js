@@ -29,6 +29,21 @@ const speedOf = (card, sampled = Number(document.querySelector("#temperature inp
 /* The measured upper bound on every method's speed-up, on the card of the oracle. */
 const limitOf = (card) => (props.timed && card.bound && card.speed?.[0]) || null;
 
+/* Bytes as a person reads them. */
+function size(bytes) {
+  const [unit, per] = bytes >= 1e9 ? ["GB", 1e9] : bytes >= 1e6 ? ["MB", 1e6] : ["kB", 1e3];
+  return (bytes / per).toFixed(per > 1e3 && bytes < 10 * per ? 1 : 0) + " " + unit;
+}
+/* What a method takes besides the large model, as measured: [bytes of weights, bytes of its cache]. */
+function memoryIn(memory) {
+  if (!memory) return "";
+  const [weights, cache] = memory,
+    parts = [
+      weights ? size(weights) + " of weights" : "",
+      cache ? size(cache) + " of draft cache after a short answer" : "",
+    ].filter(Boolean);
+  return (parts.join(", ") || "nothing") + " besides the large model";
+}
 /* The memory that a method was measured to take besides the large model, with the chosen models; "" if unknown. */
 const memoryOf = (card) => (props.timed && memoryIn(card.memory)) || "";
 
