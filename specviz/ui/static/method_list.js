@@ -1,7 +1,7 @@
 /* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only text.
    shelf({cards, families, where, ...}) gives {open, paint}. Of a card: state(key) is {count, blocked, why}; speedOf(card,
-   sampled) how much faster than plain decoding it was measured to be, or null; limitOf(card) the same of an upper bound, which is no
-   method's speed; memoryOf(card) what it takes, in words. */
+   sampled) how much faster than plain decoding it was measured to be, or null; limitOf(card) the same of an upper bound,
+   which is no method's speed; memoryOf(card) what it takes, in words. */
 const make = (tag, name = "", text = "") => {
   const node = document.createElement(tag);
   if (name) node.className = name;
