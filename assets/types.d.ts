@@ -311,7 +311,6 @@ type ChosenLane = { method: string; knobs: Record<string, any> };
 declare const SHAPES: Record<string, string>;
 declare function make(tag: string, name?: string, text?: string): any;
 declare function button(name: string, text: string, press: (event: Event) => void): HTMLButtonElement;
-declare function memoryIn(memory: [number, number] | null): string;
 declare function glyph(name: string): SVGElement;
 declare function times(x: number): string;
 declare function knobWord(card: Card, lane: ChosenLane, lanes?: ChosenLane[]): string;

@@ -1,9 +1,10 @@
-/* Lab: what a drafter of a set acceptance would give here (the oracle, which proposes wrong tokens on purpose), and how much of a
-   draft is worth verifying (choices of its length beside each other). Both race on a few prompts beside plain decoding. */
+/* Lab: what a drafter of a set acceptance would give here (the oracle, which proposes wrong tokens on purpose), and how
+   much of a draft is worth verifying (choices of the draft's length beside each other). Both race on a few prompts
+   beside plain decoding. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});
-  const { el, times } = SpecViz.dom;
+  const { el, times, count } = SpecViz.dom;
   const K = P.kit;
   const PROMPTS = [
     "Explain how a refrigerator works.",
@@ -12,8 +13,8 @@
   ];
   const TEXTS = {
     "dial.lead":
-      "Set how often a draft token is right and watch what that earns on this machine. Wrong tokens are proposed on purpose " +
-      "and rejected as any other, so the text stays plain decoding\u2019s, and passes take real time.",
+      "Set how often a draft token is right and watch what that earns on this machine. Wrong tokens are proposed on " +
+      "purpose and rejected as any other, so the text stays plain decoding\u2019s, and passes take real time.",
     "dial.free": "Drafting costs nothing here: the time that a drafter takes comes on top.",
     "dial.gain":
       "Such a drafter would be {value} as fast as plain decoding here ({low} to {high}), at {tokens} tokens a pass.",
@@ -21,11 +22,12 @@
     "dial.loss":
       "Such a drafter would be slower than plain decoding here: {value} ({low} to {high}), at {tokens} tokens a pass.",
     "dial.unnamed": "Times are in doubt on this machine now: {tokens} tokens a pass is what can be said.",
+    "dial.early": "{tokens} tokens a pass so far. Its speed is said from three prompts on.",
     "dial.draft": "Your draft model on the same prompts: {value}, {tokens} tokens a pass.",
     "dial.idle": "Set an acceptance and press \u201cTry it\u201d.",
     "verify.lead":
-      "A pass takes longer the more draft tokens it verifies, and late ones are seldom reached. Each method here decides in " +
-      "its own way how much of a draft is verified.",
+      "A pass takes longer the more draft tokens it verifies, and late ones are seldom reached. Each method here decides " +
+      "in its own way how much of a draft is verified.",
     "verify.idle": "Press \u201cRace them\u201d: five methods, three prompts.",
     "verify.rows": "Tokens a pass are what it earns, verified tokens a pass what it costs.",
   };
@@ -83,10 +85,14 @@
   const first = (x) => (Array.isArray(x) ? x[0] : null);
   const named = (row) => row.named !== false && Array.isArray(row.walltime_speedup);
   const each = (row) => (K.finite(first(row.block_efficiency)) ? first(row.block_efficiency).toFixed(2) : "\u2013");
-  const triple = (x, form) => (Array.isArray(x) ? `${form(x[0])} (${form(x[1])} to ${form(x[2])})` : "\u2013");
+  /* Three prompts give an interval of 75 %; fewer give none that means anything. */
+  const sure = (row) => row.confidence >= 0.75;
+  const triple = (row, x, form) =>
+    !Array.isArray(x) ? "\u2013" : sure(row) ? `${form(x[0])} (${form(x[1])} to ${form(x[2])})` : form(x[0]);
 
   /* The sentence about a row: by its interval, never by its value alone. */
   function gain(row) {
+    if (!sure(row)) return { id: "dial.early", values: { tokens: each(row) } };
     if (!named(row)) return { id: "dial.unnamed", values: { tokens: each(row) } };
     const [value, low, high] = row.walltime_speedup,
       id = low > 1 ? "dial.gain" : high < 1 ? "dial.loss" : "dial.level";
@@ -103,11 +109,13 @@
       ],
       rows.map((r) => [
         K.say(r.title, 80),
-        named(r) ? triple(r.walltime_speedup, times) : K.unnamed(),
-        triple(r.block_efficiency, (x) => x.toFixed(2)),
-        triple(r.rows_per_pass, (x) => x.toFixed(1)),
+        named(r) ? triple(r, r.walltime_speedup, times) : K.unnamed(),
+        triple(r, r.block_efficiency, (x) => x.toFixed(2)),
+        triple(r, r.rows_per_pass, (x) => x.toFixed(1)),
       ]),
-      `Medians over ${K.say(got.done, 6)} prompts, in brackets the interval. ${K.say(got.machine, 160)}.`,
+      (got.done === 1 ? "One prompt" : `Medians over ${count(got.done, "prompt")}`) +
+        (rows.every(sure) ? `, in brackets the interval (${Math.round(100 * rows[0].confidence)} %)` : "") +
+        `. ${K.say(got.machine, 160)}.`,
     );
   }
 
@@ -151,11 +159,14 @@
         const said = gain(mine);
         return [
           el("p", { class: "pn-prose", "data-message": said.id }, filled(TEXTS[said.id], said.values)),
-          draft && named(draft)
+          draft && named(draft) && sure(draft)
             ? el(
                 "p",
                 { class: "pn-prose", "data-message": "dial.draft" },
-                filled(TEXTS["dial.draft"], { value: triple(draft.walltime_speedup, times), tokens: each(draft) }),
+                filled(TEXTS["dial.draft"], {
+                  value: triple(draft, draft.walltime_speedup, times),
+                  tokens: each(draft),
+                }),
               )
             : "",
           K.small(TEXTS["dial.free"]),

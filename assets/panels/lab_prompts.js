@@ -164,8 +164,8 @@
       return { ...p, rows, runs };
     }
     const quoted = (word) => (/^[\w.=:/-]+$/.test(word) ? word : `'${word.replace(/'/g, "")}'`);
-    /* The command that repeats a set and writes the trace of each run, and its file of prompts. A method that stands twice has
-       one set of knobs there. */
+    /* The command that repeats a set and writes the trace of each run, and its file of prompts. A method that stands twice
+       has one set of knobs there. */
     function repeat(asked) {
       const keys = [PLAIN, ...asked.methods.map((one) => one.method ?? one)],
         options = [

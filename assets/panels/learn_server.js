@@ -1,6 +1,6 @@
-/* Learn: which method for one's own server: model, engine, machine, users and what is written. The answer is the
-   server's, from the table that `specviz recommend` reads too: whether speculation pays, and three methods, each with
-   its figure, where that comes from, all that differs, the range of all figures, and the flags with names filled in. */
+/* Learn: which method for one's own server: model, engine, machine, users and what is written. The answer comes from the
+   table that `specviz recommend` reads too: whether speculation pays, and three methods, each with its figure, where that
+   comes from, all that differs, the range of all figures, and the flags with names filled in. */
 (() => {
   "use strict";
   const P = (globalThis.SpecVizPanels = globalThis.SpecVizPanels || {});

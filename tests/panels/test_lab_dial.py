@@ -18,6 +18,7 @@ def row(method: str, speedup, tokens: float = 2.4, **more) -> dict:
         "block_efficiency": [tokens, tokens, tokens],
         "rows_per_pass": [5.0, 4.0, 6.0],
         "named": speedup is not None,
+        "confidence": 0.75,
         **more,
     }
 
@@ -45,6 +46,19 @@ def test_the_sentence_goes_by_the_interval(visit, speedup, message):
         assert "1.30" in page.inner_text("[data-message='dial.draft']")
 
     visit(use, "lab", answers=answered(row("oracle gamma=4", speedup), row("speculative", [1.3, 1.2, 1.4])))
+
+
+def test_one_prompt_has_no_interval_and_no_sentence_on_speed(visit):
+    def use(page):
+        page.evaluate("panel.show('dial')")
+        page.click("text=Try it")
+        page.wait_for_selector("[data-message='dial.early']")
+        assert page.locator("[data-message='dial.draft']").count() == 0
+        assert " to " not in page.inner_text(".pn-body table tbody")
+
+    rows = [row(m, [1.6, 1.6, 1.6], confidence=0.0) for m in ("oracle gamma=4", "speculative")]
+    parts = PARTS | {"done": 1, "rows": [row("autoregressive", [1.0, 1.0, 1.0], 1.0, confidence=0.0), *rows]}
+    visit(use, "lab", answers=ANSWERS | {"prompt_set": parts})
 
 
 def test_the_dial_asks_for_the_oracle_as_it_is_set(visit):

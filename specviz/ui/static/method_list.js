@@ -1,7 +1,7 @@
-/* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only text.
-   shelf({cards, families, where, ...}) gives {open, paint}. Of a card: state(key) is {count, blocked, why}; speedOf(card,
-   sampled) how much faster than plain decoding it was measured to be, or null; limitOf(card) the same of an upper bound,
-   which is no method's speed; memoryOf(card) what it takes, in words. */
+/* The page of all methods, over the tabs: search, families, a row a method, and its card beside the list. Text is only ever
+   text. shelf({cards, ..., show}) gives {open, paint}; a card's state(key) is {count, blocked, why}; speedOf(card, sampled):
+   how much faster than plain decoding it was measured to be, or null; limitOf(card): the same of an upper bound, which is no
+   method's speed; memoryOf(card): what it takes, in words. */
 const make = (tag, name = "", text = "") => {
   const node = document.createElement(tag);
   if (name) node.className = name;
@@ -107,9 +107,9 @@ function shownShare(some) {
   return some.reduce((sum, card) => sum + shownOf(card), 0) / Math.max(1, some.flatMap((card) => card.claims).length);
 }
 
-function shelf(env) {
-  const { cards, families, where, speedOf, limitOf, memoryOf, presets, state, add, preset, undo, tray, closed, show } =
-    env;
+function shelf(given) {
+  const { cards, families, where, speedOf, limitOf, memoryOf, presets, state, add, preset, undo } = given,
+    { tray, closed, show } = given;
   const page = make("div", "pg-shelf"),
     head = make("div", "pg-shelfhead"),
     search = make("input"),

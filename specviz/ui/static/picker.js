@@ -30,10 +30,12 @@ const speedOf = (card, sampled = Number(document.querySelector("#temperature inp
 const limitOf = (card) => (props.timed && card.bound && card.speed?.[0]) || null;
 
 /* Bytes as a person reads them. */
-function size(bytes) {
-  const [unit, per] = bytes >= 1e9 ? ["GB", 1e9] : bytes >= 1e6 ? ["MB", 1e6] : ["kB", 1e3];
-  return (bytes / per).toFixed(per > 1e3 && bytes < 10 * per ? 1 : 0) + " " + unit;
-}
+const size = (bytes) =>
+  bytes >= 1e9
+    ? (bytes / 1e9).toFixed(1) + " GB"
+    : bytes >= 1e6
+      ? (bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0) + " MB"
+      : Math.ceil(bytes / 1e3) + " kB";
 /* What a method takes besides the large model, as measured: [bytes of weights, bytes of its cache]. */
 function memoryIn(memory) {
   if (!memory) return "";
