@@ -174,7 +174,7 @@ def _chart(title: str, rows: dict[str, dict[Any, float]], top: int) -> str:
     for name in names:
         x = place(name, 0)[0]
         label = escape(str(name))
-        parts.append(f'<text x="{x:.1f}" y="{foot + 16}" text-anchor="middle" font-size="9">{label}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{foot + 16}" text-anchor="middle" font-size="8">{label}</text>')
     for colour, row in zip(COLOURS * len(rows), rows.values()):
         points = [place(name, value) for name, value in row.items()]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.errors import CodedError
 from .corpus import Row
+from .data import DataError
 
 FILE = "prompts.jsonl.gz"
 GRAM = 8  # words that may not occur in both a training prompt and an evaluation prompt
@@ -33,7 +33,7 @@ class Prompt(Row):
 
 def load(data: Path | None) -> list[Prompt]:
     """Return the prompts of a data folder that do not overlap its evaluation sets; none if it has no such
-    file. Raises CodedError for a damaged file."""
+    file. Raises DataError for a damaged file."""
     if data is None or not (data / FILE).is_file():
         return []
     try:
@@ -51,7 +51,7 @@ def load(data: Path | None) -> list[Prompt]:
             for row in rows
         ]
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise CodedError(f"{data / FILE} is damaged or cut short: copy it again.", "data.damaged") from error
+        raise DataError(f"{data / FILE} is damaged or cut short: copy it again.", "data.damaged") from error
     return without_overlap(found, evaluation_texts(data / "eval"))
 
 

@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
-from specviz.core.errors import CodedError
 from specviz.training import text_answers, user_prompts
+from specviz.training.data import DataError
 
 from ..message_codes import refuses
 
@@ -54,7 +54,7 @@ def test_without_the_file_there_are_none(tmp_path):
 def test_a_damaged_file_is_refused(tmp_path, text):
     with gzip.open(tmp_path / user_prompts.FILE, "wt", encoding="utf-8") as file:
         file.write(text)
-    with refuses(CodedError, "data.damaged"):
+    with refuses(DataError, "data.damaged"):
         user_prompts.load(tmp_path)
 
 
