@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import note_kinds as notes
 from .sampling import RandomStreams, Sampling, SingleStream
+from .work_time import work_seconds
 
 
 def common_prefix_length(a: Sequence[Any], b: Sequence[Any]) -> int:
@@ -24,12 +24,12 @@ def common_prefix_length(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 class Clock:
-    """The engine's timer. It counts seconds except while paused.
+    """The engine's timer. It counts seconds of work (core/work_time.py) except while paused.
 
     A loop pauses it around each ``yield``, so that timings exclude UI rendering and writing of files.
     """
 
-    def __init__(self, source: Callable[[], float] = time.perf_counter):
+    def __init__(self, source: Callable[[], float] = work_seconds):
         self._source, self._start = source, source()
         self._paused_at: float | None = None
 

@@ -10,7 +10,6 @@ here, once.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from ..core import DraftTree, Scores, Verdict, common_prefix_length
 from ..core.errors import CodedError, InvalidUse
+from ..core.work_time import work_seconds
 from .rows import AppendableRows, Rows
 
 PREFILL_CHUNK = 512  # largest number of prompt tokens in one forward pass, so that masks stay small
@@ -333,7 +333,7 @@ class CachedTarget:
     def timed(self):
         """Context manager around every forward pass: adds its duration to ``busy``. If the pass fails, the
         target must be synced again before its next use."""
-        began = time.perf_counter()
+        began = work_seconds()
         try:
             with torch.inference_mode():
                 yield
@@ -342,7 +342,7 @@ class CachedTarget:
             self._drop()
             raise
         finally:
-            self.busy += time.perf_counter() - began
+            self.busy += work_seconds() - began
 
 
 def _prepend_pending(pending: list[int], root: int, tree: DraftTree) -> DraftTree:

@@ -8,7 +8,6 @@ a sequence joins or leaves the batch from one pass to the next.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from ..core import DraftTree, Scores
 from ..core.errors import InvalidUse
+from ..core.work_time import work_seconds
 from .llama import LlamaTarget, run_compiled
 from .rows import Rows
 
@@ -46,7 +46,7 @@ def score_packed(
         if rows is not None:
             lanes.append((target, rows, slice(at, at + len(rows.ids))))
             at += len(rows.ids)
-    began = time.perf_counter()
+    began = work_seconds()
     try:
         with torch.inference_mode():
             logits, hidden_states = _forward(lanes) if lanes else (torch.empty(0), [])
@@ -55,7 +55,7 @@ def score_packed(
             target.root = None
             target._drop()
         raise
-    took = time.perf_counter() - began
+    took = work_seconds() - began
     given = iter(zip(lanes, hidden_states))
     out = []
     for target, tree, rows in runs:
