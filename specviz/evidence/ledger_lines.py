@@ -5,11 +5,17 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..run.request import SessionError
+
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
 
 
 def read_rows(path: Path, data: bytes, opens: bytes, take: Callable[[Any], object]) -> int:
@@ -36,12 +42,16 @@ def rows_of(path: Path, opens: bytes) -> list[Any]:
 
 
 def append_row(path: Path, row: dict[str, Any]) -> None:
-    """Append a row to a ledger that was read before, in one write, so that readers and other writers see
-    complete lines. A torn last line is removed."""
-    with path.open("a+b") as file:
+    """Append a row to a ledger that was read before. Writers take turns, where the system has locks of files,
+    so that none takes a line that another one is writing for a torn one. A torn last line is removed."""
+    line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    with path.open("a+b", buffering=0) as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)  # ends with the file, or with the process
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - 1))
         if end and file.read(1) != b"\n":
             file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+            file.truncate(file.readall().rfind(b"\n") + 1)
+        while line:
+            line = line[file.write(line) :]

@@ -430,7 +430,7 @@ def test_the_llm_command_line_is_a_client(url, client, tmp_path, stream):
 def test_a_chat_clients_answer_is_opened_and_watched_on_the_page(visit, at_home, monkeypatch):
     from specviz.engine import Engine
 
-    from .conftest import Server
+    from ..ui.conftest import Server
 
     monkeypatch.setenv("SPECVIZ_OPENAI_API", "1")
     monkeypatch.setenv("SPECVIZ_API_KEYS", "k")
@@ -452,7 +452,7 @@ def test_a_chat_clients_answer_is_opened_and_watched_on_the_page(visit, at_home,
 def test_the_page_serves_it_where_its_owner_switches_it_on(at_home, monkeypatch):
     from specviz.engine import Engine
 
-    from .conftest import Server
+    from ..ui.conftest import Server
 
     for on in ("", "1"):
         monkeypatch.setenv("SPECVIZ_OPENAI_API", on)

@@ -78,7 +78,9 @@ def test_the_rollout_is_what_the_engine_computes(features, trained):
     drafter.score(DraftTree.chain([text[at + 1]]))
     for step, found in enumerate(drafter._out):
         want = steps[step][1][0, at + step]
-        assert torch.allclose(found, want, atol=3e-2 * float(want.abs().max()))  # half precision
+        assert torch.allclose(
+            found, want, atol=0.1 * float(want.abs().max())
+        )  # bfloat16, if the processor has it
 
 
 def test_the_replay_is_near_what_the_engine_does(features, trained):
