@@ -8,7 +8,7 @@ from typing import Any
 
 from . import note_kinds as notes
 from .sampling import RandomStreams, Sampling, SingleStream
-from .work_time import work_seconds
+from .work_time import thread_work
 
 
 def common_prefix_length(a: Sequence[Any], b: Sequence[Any]) -> int:
@@ -24,13 +24,16 @@ def common_prefix_length(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 class Clock:
-    """The engine's timer. It counts seconds of work (core/work_time.py) except while paused.
+    """The engine's timer. It counts seconds of work (core/work_time.py) of the thread that began or resumed it,
+    whoever asks, except while paused. source: another timer.
 
     A loop pauses it around each ``yield``, so that timings exclude UI rendering and writing of files.
     """
 
-    def __init__(self, source: Callable[[], float] = work_seconds):
-        self._source, self._start = source, source()
+    def __init__(self, source: Callable[[], float] | None = None):
+        self._given = source
+        self._source = source or thread_work()
+        self._start = self._source()
         self._paused_at: float | None = None
 
     def now(self) -> float:
@@ -45,6 +48,7 @@ class Clock:
     def resume(self) -> None:
         """Continue counting after a pause. Without effect while running."""
         if self._paused_at is not None:
+            self._source = self._given or thread_work()
             self._start += self._source() - self._paused_at
             self._paused_at = None
 

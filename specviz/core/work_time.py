@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 _STATISTICS = "/proc/thread-self/schedstat"  # nanoseconds on a core, nanoseconds of waiting for one, turns
 
 
 class _Statistics:
-    """The open statistics of one thread; closed with it."""
+    """The open statistics of one thread; closed with it. Other threads may read them, too."""
 
     def __init__(self):
+        self._last = 0
         try:
             self._file = os.open(_STATISTICS, os.O_RDONLY)
         except OSError:
@@ -28,8 +31,12 @@ class _Statistics:
             os.close(self._file)
 
     def waited(self) -> int:
-        """Return for how many nanoseconds the thread has waited for a core."""
-        return 0 if self._file < 0 else int(os.pread(self._file, 80, 0).split()[1])
+        """Return for how many nanoseconds the thread has waited for a core; of one that is over, the last
+        that was read."""
+        if self._file >= 0:
+            with suppress(OSError, IndexError):
+                self._last = int(os.pread(self._file, 80, 0).split()[1])
+        return self._last
 
 
 _threads = threading.local()
@@ -44,16 +51,27 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def work_seconds() -> float:
-    """Return a number of seconds whose differences, on one thread, are seconds of work."""
+def thread_work() -> Callable[[], float]:
+    """Return a function, for any thread, whose differences are seconds of work of the thread that asks now."""
     mine: _Statistics | None = getattr(_threads, "mine", None)
     if mine is None:
         mine = _threads.mine = _Statistics()
-    before = -1
-    waited = mine.waited()
-    now = 0.0
-    while waited != before:  # a wait between the two readings would be subtracted without having been counted
-        before = waited
-        now = time.perf_counter()
+
+    def seconds() -> float:
+        before = -1
         waited = mine.waited()
-    return now - waited / 1e9
+        now = 0.0
+        while (
+            waited != before
+        ):  # a wait between the two readings would be subtracted without having been counted
+            before = waited
+            now = time.perf_counter()
+            waited = mine.waited()
+        return now - waited / 1e9
+
+    return seconds
+
+
+def work_seconds() -> float:
+    """Return a number of seconds whose differences, on one thread, are seconds of its work."""
+    return thread_work()()

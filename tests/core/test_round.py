@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from specviz.core import (
     BrokenModel,
     Budget,
+    Clock,
     Decision,
     Drafter,
     DraftTree,
@@ -239,7 +240,7 @@ def test_the_clock_stands_still_while_an_event_is_looked_at():
         TinyTarget(NET),
     )
     state = State(list(PROMPT), limit=12)
-    state.clock._source, state.clock._start = lambda: ticks[0], 0.0
+    state.clock = Clock(lambda: ticks[0])
     for _ in speculate(parts, target, state):
         assert state.clock.now() == 0
         ticks[0] += 5

@@ -68,6 +68,18 @@ def test_a_paused_clock_may_be_resumed_on_another_thread():
     assert 0.0 <= clock.now() - before < 1.0
 
 
+def test_another_thread_reads_the_clock_of_the_one_that_began_it(thread):
+    mine, now = thread
+    clock = Clock()
+    now[0] += 3.0
+    mine.readings[:] = [2_000_000_000]
+    seen: list[float] = []
+    other = threading.Thread(target=lambda: seen.append(clock.now()))
+    other.start()
+    other.join()
+    assert seen == [pytest.approx(1.0)] and clock.now() == seen[0]
+
+
 def test_the_statistics_of_a_thread_are_its_own_and_closed_with_it():
     if not Path(work_time._STATISTICS).exists():
         pytest.skip("this system does not count a thread's waiting")

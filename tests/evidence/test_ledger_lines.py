@@ -66,7 +66,7 @@ def test_a_file_of_others_is_refused_and_stays(tmp_path, kind, text):
 
 
 WRITER = """
-import json, sys
+import json, sys, time
 from pathlib import Path
 from specviz.evidence.ledger_lines import append_row
 print("writing", flush=True)
@@ -74,6 +74,7 @@ number = 0
 while True:
     append_row(Path(sys.argv[1]), {"claim": sys.argv[2], "number": number, "text": "x" * (number % 9000)})
     number += 1
+    time.sleep(0.0005)  # the other one's turn
 """
 
 
@@ -86,7 +87,8 @@ def test_two_writers_that_are_killed_lose_no_line_of_each_other(tmp_path):
     ]
     for one in writers:
         assert one.stdout is not None and one.stdout.readline() == b"writing\n"
-    while not path.exists() or path.stat().st_size < 2**21:
+    begun = [b'{"claim": "%c"' % name for name in b"ab"]
+    while not path.exists() or path.stat().st_size < 2**21 or not all(b in path.read_bytes() for b in begun):
         assert all(one.poll() is None for one in writers)
         time.sleep(0.01)
     for one in writers:
