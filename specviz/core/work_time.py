@@ -61,9 +61,8 @@ def thread_work() -> Callable[[], float]:
         before = -1
         waited = mine.waited()
         now = 0.0
-        while (
-            waited != before
-        ):  # a wait between the two readings would be subtracted without having been counted
+        # A wait between the two readings would be subtracted without having been counted.
+        while waited != before:
             before = waited
             now = time.perf_counter()
             waited = mine.waited()

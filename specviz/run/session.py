@@ -242,8 +242,8 @@ class Session:
         Failed.
 
         prompt: text, messages {"role", "content"} (an assistant's last one is continued), or token ids; raw:
-        without the chat template. deadline: seconds of wall clock from now, or a TimeLimit. cancel: set it and the run ends
-        after the round. top_k_saved: number of top tokens of each distribution in the events.
+        without the chat template. deadline: seconds of wall clock from now, or a TimeLimit. cancel: set it and
+        the run ends after the round. top_k_saved: number of top tokens of each distribution in the events.
         max_new_tokens and stop default to the request's. Raises SessionError at once, before the first
         event, for anything that cannot be run.
         """

@@ -149,7 +149,8 @@ def picture(found: dict[str, Any]) -> str:
         f'<text x="{56 + 150 * i}" y="18" fill="{COLOURS[i % len(COLOURS)]}">{escape(title)}</text>'
         for i, title in enumerate(first)
     )
-    parts = [_chart(title, rows, 40 + 220 * i) for i, (title, rows) in enumerate(charts)]
+    # Kinds have no order, so their points are not joined.
+    parts = [_chart(title, rows, 40 + 220 * i, joined=i > 0) for i, (title, rows) in enumerate(charts)]
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 700" role="img" '
         'font-family="system-ui, sans-serif" font-size="12" fill="#3f3f46">'
@@ -157,8 +158,8 @@ def picture(found: dict[str, Any]) -> str:
     )
 
 
-def _chart(title: str, rows: dict[str, dict[Any, float]], top: int) -> str:
-    """Return one chart: a line of points for each method, from 0 upwards."""
+def _chart(title: str, rows: dict[str, dict[Any, float]], top: int, joined: bool) -> str:
+    """Return one chart: points for each method, from 0 upwards. joined: with a line through them."""
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
     most = max((value for row in rows.values() for value in row.values()), default=1.0) or 1.0
     step, foot = 730 / max(1, len(names)), top + 170
@@ -178,6 +179,7 @@ def _chart(title: str, rows: dict[str, dict[Any, float]], top: int) -> str:
     for colour, row in zip(COLOURS * len(rows), rows.values()):
         points = [place(name, value) for name, value in row.items()]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        if joined:
+            parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
     return "".join(parts)

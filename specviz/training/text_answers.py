@@ -26,11 +26,11 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 
 from ..core import DraftTree
-from ..kernels.row_functions import top_entries
 from ..models.pretrained import open_network, with_cache
 from ..models.recurrent import ARCHITECTURES
 from ..targets.int8 import unsupported_reason
 from ..targets.recurrent import RecurrentModel
+from ..trees import top_with_sum
 from . import data, user_prompts
 from .files import write_json, write_tensors
 from .job import Job, TrainingError, fingerprint
@@ -136,8 +136,8 @@ def folder(job: Job) -> Path:
 class AnswerGenerator:
     """Generate answers to (row, temperature) pairs and write them into shard files. Temperature None: use
     the row's own answer, and compute the target's distributions along it. encode: row -> (token ids of
-    prompt and answer, index of the answer's first token); None: by the chat template. packed: decodes with the engine's int8
-    weights instead of ``model``."""
+    prompt and answer, index of the answer's first token); None: by the chat template. packed: decodes with
+    the engine's int8 weights instead of ``model``."""
 
     def __init__(
         self,
@@ -432,11 +432,12 @@ def sample(
     Sampling is exact: it inverts the CDF over the top tokens, and over the rest of the vocabulary only if
     the uniform number is larger than their total probability."""
     z, scale = logits.float(), temperatures.clamp(min=1e-4)[:, None]
-    values, leaders, total = largest(z, min(top, z.shape[-1]), 1.0)
+    values, leaders, sums = top_with_sum(z, min(top, z.shape[-1]))
+    total = sums[:, None]
     scaled = total.clone()
     for temperature in set(temperatures.tolist()) - {0.0, 1.0}:
         rows = (temperatures == temperature).nonzero()[:, 0]
-        scaled[rows] = largest(z[rows], 1, 1 / temperature)[2]
+        scaled[rows] = top_with_sum(z[rows], 1, temperature)[2][:, None]
     cumulative = (values / scale - scaled).exp().cumsum(-1)
     pick = torch.searchsorted(cumulative, torch.rand_like(cumulative[:, :1]), right=True)[:, 0]
     tokens = leaders.gather(1, pick.clamp(max=leaders.shape[1] - 1)[:, None])[:, 0]
@@ -448,16 +449,6 @@ def sample(
         draw = torch.rand_like(rest[:, :1]) * rest[:, -1:]
         tokens[beyond] = torch.searchsorted(rest, draw, right=True)[:, 0].clamp(max=z.shape[-1] - 1)
     return torch.where(temperatures == 0, leaders[:, 0], tokens), leaders, values - total
-
-
-def largest(z: torch.Tensor, count: int, scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return (the ``count`` largest of each row of z [rows, vocab], their indices, log(sum(exp(scale z))) [rows,
-    1])."""
-    if z.device.type == "cpu" and z.shape[1] % 16 == 0:
-        values, places, sums = top_entries(z.contiguous().numpy(), count, scale)
-        return torch.from_numpy(values), torch.from_numpy(places), torch.from_numpy(sums)[:, None]
-    values, places = z.topk(count, dim=-1)
-    return values, places, (z * scale).logsumexp(-1, keepdim=True)
 
 
 def pack(answers: list[Answer]) -> dict[str, torch.Tensor]:

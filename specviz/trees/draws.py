@@ -135,12 +135,17 @@ def top_k(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def top_log_probs(logits: Tensor, count: int, temperature: float = 1.0) -> tuple[Tensor, Tensor]:
     """Return log-probabilities and tokens [rows, count] of the ``count`` most likely tokens of each row of
     logits [rows, vocab] at a temperature, most likely first."""
+    values, tokens, sums = top_with_sum(logits, count, temperature)
+    return (values / temperature - sums[:, None]).clamp_(max=0.0), tokens
+
+
+def top_with_sum(logits: Tensor, count: int, temperature: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    """Return values and indices [rows, count] of the ``count`` largest entries of each row of logits [rows,
+    vocab], largest first, and log(sum(exp(row / temperature))) [rows]."""
     found = _compiled_top(logits, count, 1.0 / temperature)
-    if found is None:
-        scaled = logits if temperature == 1.0 else logits / temperature
-        return top_k(scaled.log_softmax(-1), count)
-    values, tokens, sums = found
-    return values.div_(temperature).sub_(sums[:, None]).clamp_(max=0.0), tokens
+    if found is not None:
+        return found
+    return *top_k(logits, count), (logits / temperature).logsumexp(-1)
 
 
 def _compiled_top(logits: Tensor, count: int, scale: float) -> tuple[Tensor, Tensor, Tensor] | None:
