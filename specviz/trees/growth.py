@@ -70,6 +70,23 @@ class Scorer:
             return rows
         return self._state.process_draft_logits(rows, [path_tokens(builder, node) for node in nodes])
 
+    @property
+    def finds_top(self) -> bool:
+        """Whether the model finds the most likely tokens itself (``top_log_probs``), and no logits are needed
+        for anything else."""
+        state = self._state
+        needed = state is not None and bool(state.processors or state.saves_draft_logits)
+        return not needed and "top_tokens" in getattr(self.model, "capabilities", ())
+
+    def top_log_probs(
+        self, builder: TreeBuilder, nodes, count: int, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """Score ``nodes`` as ``logits`` does; return log-probabilities and tokens [len(nodes), count] of the
+        most likely tokens after each of them, most likely first. Only if ``finds_top``."""
+        asked = self.forward_pass(builder, nodes)
+        model: Any = self.model
+        return model.top_log_probs(asked.tree, asked.start, count, temperature)
+
     def scores(self, builder: TreeBuilder, nodes) -> Scores:
         """Run a forward pass over ``nodes`` and return its Scores, with captured hidden states. Its last
         len(nodes) rows are those of ``nodes``."""

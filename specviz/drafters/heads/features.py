@@ -23,9 +23,11 @@ from ...core import (
     Scores,
     State,
     common_prefix_length,
+    is_on_device,
     select_rows,
 )
-from .reduced_output import target_for_drafting
+from ...trees import top_log_probs
+from .reduced_output import ReducedHead, reduced_head, target_for_drafting
 
 
 class FeatureModel:
@@ -38,6 +40,7 @@ class FeatureModel:
     """
 
     capabilities: frozenset[str] = frozenset()
+    _narrow: ReducedHead | None = None  # the output matrix, if it is restricted to some tokens
 
     def __init__(self, head: Any):
         self.net, self.rows = head, head.open()
@@ -52,6 +55,9 @@ class FeatureModel:
         states of few tokens, but always of the one before the root. The head's own KV cache is kept if it
         reaches the first of them; otherwise it starts there."""
         self.target, self.vocab = target_for_drafting(target, self.net), target.vocab
+        self._narrow = reduced_head(self.target)
+        plain = type(self).score is FeatureModel.score and not is_on_device(prefill.logits)
+        self.capabilities = frozenset({"top_tokens"} if plain and self._narrow is not None else ())
         features, at = self.read_features(prefill), prefill.first_position
         if not len(features) and len(tokens) > 1:
             target.sync(tokens[:-1])
@@ -104,25 +110,42 @@ class FeatureModel:
         """Run the head on the nodes of a growing tree from ``start`` on; return the Scores with logits
         [len(tree) - start, vocab] after them. An empty tree: logits [1, vocab] after the root."""
         with torch.inference_mode():
-            if not len(tree):
-                self.rows.crop(self.rows.count)
-                assert self._tip is not None  # sync() comes first
-                self._out = new = self._tip
-            else:
-                assert self._out is not None  # so does the root
-                above = (
-                    tree.parents[start:]
-                    if tree.device_topology is None
-                    else tree.device_topology.sees[1 + start :, 1:]
-                )
-                new = self.rows.branch(
-                    self.target.embed(tree.tokens[start:]),
-                    self.parent_outputs(tree, start),
-                    above,
-                    tree.depths[start:],
-                )
-                self._out = torch.cat([self._out, new])
-            return Scores(self.net.logits(new.to(self._kind), self.target.head))
+            return Scores(self.net.logits(self._outputs(tree, start), self.target.head))
+
+    def top_log_probs(
+        self, tree: DraftTree, start: int, count: int, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """Run the head as ``score`` does; return log-probabilities and tokens [len(tree) - start, count] of the
+        most likely tokens after each node, most likely first. Capability "top_tokens": the logits of all other
+        tokens of the vocabulary are never written."""
+        assert self._narrow is not None
+        with torch.inference_mode():
+            logits = self.net.logits(self._outputs(tree, start), self._narrow.narrow)
+            values, places = top_log_probs(logits, min(count, logits.shape[-1]), temperature)
+        return values, places if logits.shape[-1] == self.vocab else self._narrow.tokens[places]
+
+    def _outputs(self, tree: DraftTree, start: int) -> Tensor:
+        """Run the head on the nodes from ``start`` on; return their outputs [len(tree) - start, hidden]; of an
+        empty tree the root's."""
+        if not len(tree):
+            self.rows.crop(self.rows.count)
+            assert self._tip is not None  # sync() comes first
+            self._out = new = self._tip
+        else:
+            assert self._out is not None  # so does the root
+            above = (
+                tree.parents[start:]
+                if tree.device_topology is None
+                else tree.device_topology.sees[1 + start :, 1:]
+            )
+            new = self.rows.branch(
+                self.target.embed(tree.tokens[start:]),
+                self.parent_outputs(tree, start),
+                above,
+                tree.depths[start:],
+            )
+            self._out = torch.cat([self._out, new])
+        return new.to(self._kind)
 
     def parent_outputs(self, tree: DraftTree, start: int) -> Tensor:
         """Return the head's outputs [len(tree) - start, hidden] for the parents of the nodes from ``start``

@@ -42,9 +42,13 @@ class ReducedHead:
         self.near = 2e-2 if int8 else 1e-3  # largest difference from the target's own logits, relative
 
     def __call__(self, states: Tensor) -> Tensor:
-        logits = self.linear(states)
+        logits = self.narrow(states)
         wide = logits.new_full((*logits.shape[:-1], self.vocab), -torch.inf)
         return wide.scatter_(-1, self.tokens.expand_as(logits), logits)  # half the time of index_copy_
+
+    def narrow(self, states: Tensor) -> Tensor:
+        """Return the logits [n, tokens] of ``tokens`` alone."""
+        return self.linear(states)
 
     def fits(self, target: CapableTarget, tokens: Tensor) -> bool:
         """Return whether this matrix was made from this target's output matrix, for these tokens."""
@@ -92,6 +96,11 @@ class ReducedTarget:
         if name.startswith("_"):  # a copy is asked for these before it has a target
             raise AttributeError(name)
         return getattr(self._target, name)
+
+
+def reduced_head(target: CapableTarget) -> ReducedHead | None:
+    """Return the restricted output matrix of a target made by ``with_reduced_output``; None of any other."""
+    return cast(ReducedHead, target.head) if isinstance(target, ReducedTarget) else None
 
 
 def with_reduced_output(target: CapableTarget, head: Any, tokens: Tensor) -> CapableTarget:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -60,19 +61,32 @@ class ConfidentTree(ModelDrafter):
         grown = 0
         if budget.gamma > 0:
             self.model.sync(state.tokens)
+        temperature = self._temperature(state)
+        few = budget.width < budget.nodes
         for _ in range(budget.gamma):
-            first, rows = len(builder), scorer.logits(builder, frontier)
-            if (
-                not first
-                and is_on_device(rows)
-                and not state.processors
-                and (self.gain <= 0 or not self.check_gain_on_device)
-            ):
-                grown = self._grow_on_device(builder, values, rows, budget, state)
-                hoped = sum(sorted((math.exp(v) for v in values), reverse=True)[: budget.nodes])
-                break
-            grown += len(frontier) * min(budget.width, rows.shape[-1])
-            self._level(builder, values, frontier, rows, budget, state)
+            first = len(builder)
+            worth = [values[parent] if parent >= 0 else 0.0 for parent in frontier]
+            if few and scorer.finds_top:
+                found = scorer.top_log_probs(builder, frontier, budget.width, temperature)
+                grown += found[1].numel()
+                children = self._few(found, worth, budget)
+            else:
+                rows = scorer.logits(builder, frontier)
+                if (
+                    not first
+                    and is_on_device(rows)
+                    and not state.processors
+                    and (self.gain <= 0 or not self.check_gain_on_device)
+                ):
+                    grown = self._grow_on_device(builder, values, rows, budget, state)
+                    hoped = sum(sorted((math.exp(v) for v in values), reverse=True)[: budget.nodes])
+                    break
+                grown += len(frontier) * min(budget.width, rows.shape[-1])
+                if few and not is_on_device(rows):
+                    children = self._few(top_log_probs(rows, budget.width, temperature), worth, budget)
+                else:
+                    children = self._many(rows, worth, budget, state)
+            self._add(builder, values, frontier, children)
             kept = sorted(values, reverse=True)[: budget.nodes]
             token_probs = [math.exp(value) for value in kept]
             if sum(token_probs) - hoped <= self.gain:
@@ -96,37 +110,40 @@ class ConfidentTree(ModelDrafter):
     def _widest(self, budget: Budget) -> int:
         return 1 if budget.width == 1 else self.beam
 
-    def _level(
-        self, builder: TreeBuilder, values: list[float], frontier, rows: Tensor, budget: Budget, state: State
+    def _add(
+        self,
+        builder: TreeBuilder,
+        values: list[float],
+        frontier: list[int],
+        children: Iterable[tuple[float, int, int]],
     ) -> None:
-        """Add the most probable children of the frontier."""
-        worth = [values[parent] if parent >= 0 else 0.0 for parent in frontier]
-        if not is_on_device(rows) and budget.width < budget.nodes:
-            children = self._few(rows, worth, budget, state)
-        else:
-            above = to_device(torch.tensor(worth, dtype=rows.dtype), rows.device)
-            children = zip(
-                *torch.stack([x.double() for x in self._children(rows, above, budget, state)]).tolist()
-            )  # one transfer
+        """Add children (log-probability, parent index, token) of the frontier."""
         for value, at, token in sorted(
             (child for child in children if child[0] > -math.inf), key=lambda child: child[1]
         ):
             builder.add(int(token), frontier[int(at)])
             values.append(value)
 
-    def _few(
+    def _many(
         self, rows: Tensor, worth: list[float], budget: Budget, state: State
+    ) -> Iterable[tuple[float, int, int]]:
+        """Return the result of ``_children`` with one transfer."""
+        above = to_device(torch.tensor(worth, dtype=rows.dtype), rows.device)
+        found = torch.stack([x.double() for x in self._children(rows, above, budget, state)])
+        return zip(*found.tolist())
+
+    def _few(
+        self, found: tuple[Tensor, Tensor], worth: list[float], budget: Budget
     ) -> list[tuple[float, int, int]]:
         """Do the work of ``_children`` in plain Python, which is faster for few rows: (log-probability,
-        parent index, token)."""
-        found = top_log_probs(rows, budget.width, self._temperature(state))
+        parent index, token). found: log-probabilities and tokens [rows, width] of the likely tokens."""
         distributions, tokens = (part.tolist() for part in found)
-        found = [
+        children = [
             (min(above + value, above), at, token)
             for at, above in enumerate(worth)
             for value, token in zip(distributions[at], tokens[at])
         ]
-        return sorted(found, key=lambda child: -child[0])[: budget.nodes]
+        return sorted(children, key=lambda child: -child[0])[: budget.nodes]
 
     def _temperature(self, state: State) -> float:
         return state.sampling.temperature if self.with_temperature and not state.sampling.greedy else 1.0

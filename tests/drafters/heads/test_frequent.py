@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from specviz.checkpoints.weights import ModelError
-from specviz.core import Sampling, State, open_run, play
+from specviz.core import DraftTree, Sampling, State, open_run, play
 from specviz.drafters.heads import reduced_output
+from specviz.drafters.heads.features import FeatureModel
 from specviz.drafters.heads.reduced_output import (
     DRAFT_TOKENS,
     ReducedHead,
@@ -19,6 +20,7 @@ from specviz.methods import catalogue, head_kinds
 from specviz.methods.trained_heads.fr_spec.fr_spec_drafter import most_frequent
 from specviz.models import linear
 from specviz.targets.tiny import TinyTarget
+from specviz.trees import Scorer
 
 from ...exactness.toys import PROMPT, toy
 
@@ -73,6 +75,31 @@ def test_only_frequent_tokens_are_drafted_and_the_rest_of_the_text_is_reported()
     ]
     assert {note["spoken"] for note in notes} == {3} and {note["vocabulary"] for note in notes} == {7}
     assert run(toy(7, sharp=0.5), 7)[0] - spoken, "with all tokens others are drafted, too"
+
+
+def test_the_likely_tokens_are_those_of_the_logits_which_are_not_written():
+    parts = FR_SPEC.build(toy(7, sharp=0.5), **FR_SPEC.read_knobs({"vocabulary": 4, "nodes": 6, "depth": 2}))
+    state = State(list(PROMPT), Sampling(0.0), limit=12)
+    kit = toy(7, sharp=0.5)
+    open_run(parts, kit.target, state)
+    play(parts, kit.target, state)
+    model = parts.drafter.inner.model
+    assert "top_tokens" in model.capabilities and model.sync(state.tokens)
+    narrow = model._narrow.tokens.tolist()
+    for tree in (DraftTree(), DraftTree(tuple(narrow[:2]), (-1, -1), (-1, -1))):
+        values, tokens = model.top_log_probs(tree, 0, 3, 0.7)
+        wanted = (model.score(tree).logits / 0.7).log_softmax(-1).topk(3)
+        assert tokens.tolist() == wanted.indices.tolist() and values.shape == (max(1, len(tree)), 3)
+        torch.testing.assert_close(values, wanted.values, rtol=1e-5, atol=1e-6)
+
+
+def test_logits_are_written_where_processors_read_them():
+    model = FeatureModel.__new__(FeatureModel)
+    model.capabilities = frozenset({"top_tokens"})
+    state = State(list(PROMPT), Sampling(0.0), limit=12)
+    assert Scorer(model, state).finds_top and Scorer(model).finds_top
+    state.top_k_saved = 3
+    assert state.saves_draft_logits and not Scorer(model, state).finds_top
 
 
 def test_no_clock_chooses_how_the_cut_matrix_is_stored(monkeypatch):

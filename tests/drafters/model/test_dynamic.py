@@ -11,7 +11,7 @@ from specviz.core import Budget, Costs, Outcome, RandomStreams, Sampling, Scores
 from specviz.drafters.model.chain import DraftShape
 from specviz.drafters.model.confidence_trees import ConfidentTree, GreedyTree
 from specviz.drafters.model.sequoia import SequoiaTree
-from specviz.trees import SequoiaPlan, full_tree, sparse_tree
+from specviz.trees import SequoiaPlan, full_tree, sparse_tree, top_log_probs
 
 from ...methods.toys import Rows, table, target_probs
 
@@ -70,7 +70,7 @@ def test_the_children_found_on_the_host_are_those_that_tensors_find(width, nodes
         ConfidentTree(None, 5, with_temperature=True),
         (Budget(width=width, nodes=nodes), State([0], Sampling(0.7))),
     )
-    found = tree._few(rows, worth, *asked)
+    found = tree._few(top_log_probs(rows, width, 0.7), worth, asked[0])
     values, parents, tokens = tree._children(rows, torch.tensor(worth), *asked)
     assert [(at, token) for _, at, token in found] == list(zip(parents.tolist(), tokens.tolist())) and len(
         found
