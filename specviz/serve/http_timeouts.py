@@ -1,11 +1,12 @@
 """Limits of connections: seconds, number, and bytes that are written and not taken.
 
-A connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed, and so is one that sends
-more than ``REST_BYTES`` of a request's body after the answer. An address may have at most ``HALF_OPEN``
-incomplete requests; one more closes its oldest, so that other visitors with the same address are still
-served. A connection that takes less than ``DRAIN_BYTES`` of its answer in ``DRAIN_SECONDS`` is aborted. All
-addresses together have so few connections that a socket and a file for each are fewer than the process may
-have open: beyond that, the address with the most loses its oldest."""
+A connection whose request is not complete within ``ARRIVAL_SECONDS`` is closed, and so is one that sends more
+than ``REST_BYTES`` of a request's body after the answer. An address may have at most ``HALF_OPEN`` incomplete
+requests; one more closes its oldest, so that other visitors with the same address are still served. Bytes
+that have arrived are read before a connection is closed for want of them: time in which the server stands
+still or does not read is not its client's. A connection that takes less than ``DRAIN_BYTES`` of its answer in
+``DRAIN_SECONDS`` is aborted. All addresses together have so few connections that a socket and a file for each
+are fewer than the process may have open: beyond that, the address with the most loses its oldest."""
 
 from __future__ import annotations
 
@@ -28,6 +29,8 @@ else:
     _Protocol = object  # the class is mixed into the protocol that uvicorn has chosen
 
 ARRIVAL_SECONDS = 15.0  # for headers and body
+TURN = 0.001  # seconds to the next turn of the loop, after its sockets
+LATE = 1.0  # seconds by which a timer is late when the server stood still
 HALF_OPEN = 32
 CONNECTIONS = 256  # of an address: a browser opens six, and a classroom shares an address
 ALL_CONNECTIONS = 4096
@@ -49,6 +52,7 @@ def with_timeouts(protocol: type, half_open: int = HALF_OPEN) -> type:
         "_waiting": {},
         "_open": {},
         "_watcher": None,
+        "_crowded": set(),
         "_most": connections_in_all(),
         "_half_open": half_open,
     }
@@ -103,11 +107,13 @@ class _Timed(_Protocol):
         str, OrderedDict[Any, None]
     ]  # address -> its connections without a complete request, oldest first
     _open: dict[str, OrderedDict[Any, None]]  # address -> its connections, oldest first
+    _crowded: set[str]  # addresses whose incomplete requests are to be counted
     _most: int  # connections of all addresses
     _half_open: int  # incomplete requests of an address
     _proxies: frozenset[str]  # whose connections are of many clients
     _watcher: Any
     _timer: Any = None
+    _due = 0.0  # when the timer ends, on the loop's clock
     _peer = ""
     _rest = 0  # bytes of the body since the request was answered
     _looked = (0, 0.0)  # bytes taken, and when that was seen
@@ -126,14 +132,19 @@ class _Timed(_Protocol):
             self._wait()
 
     def _make_room(self) -> None:
-        """Close a connection if there are too many: an idle one, or the oldest of the address that has the
-        most."""
+        """Close a connection if there are too many: an idle one, or one with an incomplete request, or this one
+        (beyond the limit of its address) or the oldest (of the address that has the most)."""
         mine = self._open[self._peer]
         if len(mine) > CONNECTIONS and not {"*", self._peer} & self._proxies:
-            next((one for one in mine if one._idle()), self)._abort()
+            self._least_needed(self._peer, self)._abort()
         if sum(map(len, self._open.values())) > self._most:
-            most = max(self._open.values(), key=len)
-            next((one for one in most if one._idle()), next(iter(most)))._abort()
+            most = max(self._open, key=lambda peer: len(self._open[peer]))
+            self._least_needed(most, next(iter(self._open[most])))._abort()
+
+    def _least_needed(self, peer: str, other: Any) -> Any:
+        """Return an address's oldest idle connection, else its oldest with an incomplete request, else other."""
+        idle = next((one for one in self._open[peer] if one._idle()), None)
+        return idle or next(iter(self._waiting.get(peer, ())), other)
 
     def _idle(self) -> bool:
         """Return whether the connection has no request and nothing to send."""
@@ -182,9 +193,28 @@ class _Timed(_Protocol):
             return
         mine = self._waiting.setdefault(self._peer, OrderedDict())
         mine[self] = None
-        self._timer = self.loop.call_later(ARRIVAL_SECONDS, self._close)
-        if len(mine) > self._half_open:
-            next(iter(mine))._close()
+        self._set_timer()
+        if len(mine) > self._half_open and self._peer not in self._crowded:
+            self._crowded.add(self._peer)
+            self.loop.call_later(TURN, self._thin_out)  # when what has arrived by now is read
+
+    def _set_timer(self) -> None:
+        self._due = self.loop.time() + ARRIVAL_SECONDS
+        self._timer = self.loop.call_at(self._due, self._expire)
+
+    def _expire(self) -> None:
+        """Close the connection, unless it was the server that did not read."""
+        if self.flow.read_paused or self.loop.time() - self._due > LATE:
+            self._set_timer()
+        else:
+            self._close()
+
+    def _thin_out(self) -> None:
+        """Close the oldest incomplete requests of this connection's address beyond their limit."""
+        self._crowded.discard(self._peer)
+        mine = self._waiting.get(self._peer, OrderedDict())
+        for one in list(mine)[: max(0, len(mine) - self._half_open)]:
+            one._close()
 
     def _arrived(self) -> None:
         if self._timer is None:
@@ -200,6 +230,8 @@ class _Timed(_Protocol):
         self._arrived()
         if not self.transport.is_closing():
             self.transport.close()
+        if not self.transport.unsent:  # type: ignore[attr-defined]
+            self._forget()  # else it counts until its client has taken the rest
 
 
 async def _watch(kind: Any) -> None:

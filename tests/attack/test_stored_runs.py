@@ -318,14 +318,14 @@ def test_an_answer_that_is_not_taken_is_held_in_small_parts_and_its_connection_a
     status, said = post(server.url + "runs", large_run(), **GZIP)
     assert status == 200
     kind = server.demo.server.config.http_protocol_class
-    monkeypatch.setattr(http_timeouts, "DRAIN_SECONDS", 1.0)
     monkeypatch.setattr(http_timeouts, "WATCH", 0.1)
     with ExitStack() as stack:
         held = [
             stack.enter_context(slow_reader(server, f"/runs/{json.loads(said)['hash']}")) for _ in range(8)
         ]
         mine = [one for one in kind._open["127.0.0.1"] if not one._idle()]
-        until, most = time.monotonic() + 30, 0
+        monkeypatch.setattr(http_timeouts, "DRAIN_SECONDS", 1.0)
+        until, most = time.monotonic() + 60, 0
         while len({*mine} & {*kind._open.get("127.0.0.1", ())}) == 8 and time.monotonic() < until:
             most = max(most, *(one.transport.unsent for one in mine))
             time.sleep(0.01)
@@ -333,6 +333,7 @@ def test_an_answer_that_is_not_taken_is_held_in_small_parts_and_its_connection_a
         while {*mine} & {*kind._open.get("127.0.0.1", ())} and time.monotonic() < until:
             time.sleep(0.05)
         assert not {*mine} & {*kind._open.get("127.0.0.1", ())} and len(held) == 8
+    monkeypatch.undo()
     assert len(get_bytes(f"{server.url}runs/{json.loads(said)['hash']}")) > 5 * 2**20
 
 
