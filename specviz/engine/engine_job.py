@@ -19,6 +19,8 @@ from .run_queue import GRACE, RUN_SECONDS, RunQueue, Ticket, Visitor
 log = logging.getLogger(__name__)
 
 BEAT = 0.05  # seconds between two frames
+NEXT = 0.01  # seconds between two looks of the run that comes next, whether it may begin
+SLICE = 0.05  # seconds that a run which gives way has the engine for, at least
 UNREAD = 4  # unread messages after which no more are made: a slow reader gets fewer and larger ones
 PATIENCE = 10.0  # seconds without a message read before the reader counts as gone
 LOOK = 1.0  # most seconds counted between two looks: if this process itself stood still, no reader could read
@@ -33,7 +35,7 @@ class EngineJob:
 
     ``work(stop)`` runs in the thread, may block, and yields its output; it ends soon after ``stop`` is set.
     ``run_queue``: None for work that needs no model; ``visitor``: the reader of the output; ``batch``: as
-    in Ticket."""
+    in Ticket; ``gives_way``: the runs of other addresses may go between two outputs."""
 
     def __init__(
         self,
@@ -41,12 +43,14 @@ class EngineJob:
         work: Callable[[threading.Event], Iterator[Any]],
         visitor: Visitor = Visitor(),
         batch: str = "",
+        gives_way: bool = False,
     ):
         self.stop = threading.Event()
         self._run_queue = run_queue
         self._work = work
         self._visitor = visitor
         self._batch = batch
+        self._gives_way = gives_way
         self._reader = Reader(visitor)
         self._output: queue.SimpleQueue = queue.SimpleQueue()
         self._over = threading.Event()
@@ -85,7 +89,7 @@ class EngineJob:
             if not self._reader.behind() and ahead != shown:
                 shown = ahead
                 yield ahead
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(NEXT if ahead == 1 else BEAT)
 
     def _start(self, ticket: Ticket | None) -> None:
         context = (
@@ -102,11 +106,17 @@ class EngineJob:
 
     def _run(self, ticket: Ticket | None) -> None:
         """Run in the thread; every exit passes through here and gives the place in the queue back."""
+        began = time.monotonic()
         try:
             for output in self._work(self.stop):
                 self._output.put(output)
                 if self._run_queue is not None and ticket is not None:
                     self._run_queue.alive(ticket)
+                    if self._gives_way and time.monotonic() - began > SLICE:
+                        self._let_others_go(self._run_queue, ticket)
+                        began = time.monotonic()
+                        if self.stop.is_set():
+                            break
         except Refused as why:
             self._why = why
         except MemoryError:
@@ -120,6 +130,12 @@ class EngineJob:
             self._leave(ticket)
             self._over.set()
 
+    def _let_others_go(self, run_queue: RunQueue, ticket: Ticket) -> None:
+        """Wait while runs of other addresses come first, or until the job is stopped."""
+        if run_queue.give_way(ticket):
+            while run_queue.ahead(ticket) and not self.stop.is_set():
+                time.sleep(NEXT)
+
     async def _follow(self, beat: Callable[[], float], ticket: Ticket | None) -> AsyncGenerator[list[Any]]:
         last_event = time.monotonic()
         silence = self._run_queue.silence if self._run_queue else RUN_SECONDS + GRACE
@@ -131,8 +147,9 @@ class EngineJob:
                 self._over.is_set(),
                 self._drain(),
             )  # this order ensures that the last output is not missed
-            if output:
+            if output or (ticket is not None and ticket.active is None):  # it may wait for other runs
                 last_event = time.monotonic()
+            if output:
                 yield output
             if over:
                 if self._why:

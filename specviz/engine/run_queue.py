@@ -103,6 +103,16 @@ class RunQueue:
         """Record activity of the active run."""
         ticket.active = time.monotonic()
 
+    def give_way(self, ticket: Ticket) -> bool:
+        """Put the active run back into the queue if a run of another address comes before it; return whether it
+        did. It waits, between two rounds, until ``ahead`` is 0 again."""
+        with self._lock:
+            active, ticket.active = ticket.active, None
+            waits = ticket in self._tickets and self._order()[0] is not ticket
+            if not waits:
+                ticket.active = active
+        return waits
+
     def leave(self, ticket: Ticket) -> None:
         """Leave the queue; calling it again changes nothing."""
         with self._lock:

@@ -34,6 +34,7 @@ from ..engine.generation import Generation
 from ..engine.limits import BASELINE, RunQueue, Visitor, read_knobs
 from ..engine.loading import Loader
 from ..engine.messages import Refused, shorten
+from ..engine.zero_gpu import on_zero_gpu
 from .openai_errors import error_object, refusal
 from .openai_fields import ApiLimits, Wanted, read_generation
 from .openai_formats import FINISH, ChatShape, CompletionShape, Shape
@@ -263,6 +264,7 @@ class OpenAIApi:
             lambda stop: self._backend.generate(target, asked, stop, self._limits.seconds),
             visitor,
             batch,
+            gives_way=not batch and not on_zero_gpu(),  # an accelerator is leased for a time on the clock
         )
         left.ends(job.stop)
         async with aclosing(job.stream()) as parts:

@@ -102,7 +102,9 @@ class Trace:
         records: list[Record] = []
 
         def read() -> Iterator[Record]:
-            lines = io.BytesIO(data.removeprefix(codecs.BOM_UTF8))  # not all of them at once: they may be millions
+            lines = io.BytesIO(
+                data.removeprefix(codecs.BOM_UTF8)
+            )  # not all of them at once: they may be millions
             for count, line in enumerate(lines, 1):
                 if line.strip():
                     records.append(_parse(line, count))

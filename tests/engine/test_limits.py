@@ -226,6 +226,28 @@ def test_a_batch_filled_by_one_address_takes_the_first_run_of_another():
     assert line.ahead(one) == 0 and line.ahead(second) > 0
 
 
+def test_a_run_that_gives_way_goes_on_after_one_run_of_each_other_address():
+    line = RunQueue()
+    long, same = line.enter("flood"), line.enter("flood")
+    assert line.ahead(long) == 0 and not line.give_way(long) and line.ahead(same) == 1
+    one, two = line.enter("one"), line.enter("two", "batch")
+    assert line.give_way(long)
+    assert [line.ahead(ticket) for ticket in (one, two, long, same)] == [0, 1, 2, 3]
+    again = line.enter("one")
+    line.leave(one)
+    assert [line.ahead(ticket) for ticket in (two, long, again, same)] == [0, 1, 2, 3]
+    joins = line.enter(
+        "three", "batch"
+    )  # its address has not had a turn yet, so it comes before the long run
+    assert line.ahead(joins) == 0
+    line.leave(two)
+    line.leave(joins)
+    assert [line.ahead(ticket) for ticket in (long, again, same)] == [0, 1, 2]
+    assert line.give_way(long) and line.ahead(again) == 0
+    line.leave(again)
+    assert line.ahead(long) == 0 and line.ahead(same) == 1
+
+
 def test_an_honest_visitor_has_a_place_in_a_flooded_queue():
     line, refused = RunQueue(), 0
     for address in ("a", "b", "c", "d"):

@@ -11,8 +11,10 @@ from dataclasses import replace
 
 import pytest
 
+from specviz.engine import engine_job
 from specviz.engine.cards import cards
-from specviz.engine.limits import BASELINE, RunQueue, RunRequest
+from specviz.engine.engine_job import EngineJob
+from specviz.engine.limits import BASELINE, RunQueue, RunRequest, Visitor
 from specviz.engine.stream import BEAT, CORES, WINDOW_CHARACTERS, Frames, LiveRun, json_for_html
 from specviz.ui.chat import KEPT_RUNS, Chat, lane_answers
 from specviz.ui.start_content import recorded_board, start_content
@@ -46,6 +48,48 @@ def collect(backend, ask=ASK, run_queue=None, at=None):
 
 def straight(ask=ASK):
     return [r for batch in FakeBackend().run(ask, threading.Event(), 60) for r in batch]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_long_run_lets_one_of_another_address_go_between_two_outputs(monkeypatch, stopped):
+    """It begins only when the long one waits, which then goes on or, if its client has left meanwhile, ends."""
+    monkeypatch.setattr(engine_job, "SLICE", 0.0)
+    line, begun, order = RunQueue(), threading.Event(), []
+    short_may_end = threading.Event()
+
+    def long_work(stop):
+        for i in range(50):
+            order.append(i)
+            begun.set()
+            while not any(ticket.address == "other" for ticket in line._tickets) and "short" not in order:
+                threading.Event().wait(0.001)
+            yield i
+
+    def short_work(stop):
+        order.append("short")
+        assert short_may_end.wait(60)
+        order.append("over")
+        yield "short"
+
+    async def output_of(job):
+        return [one async for part in job.stream() if isinstance(part, list) for one in part]
+
+    async def both():
+        long = EngineJob(line, long_work, Visitor("one"), gives_way=True)
+        first = asyncio.ensure_future(output_of(long))
+        await asyncio.to_thread(begun.wait, 60)
+        second = asyncio.ensure_future(output_of(EngineJob(line, short_work, Visitor("other"))))
+        while "short" not in order:
+            await asyncio.sleep(0.001)
+        if stopped:
+            long.stop.set()
+        short_may_end.set()
+        return await first, await second
+
+    long, short = alone(both())
+    at = order.index("short")
+    assert at <= 2 and order[at + 1] == "over" and short == ["short"] and not line._tickets
+    assert long == [*range(at if stopped else 50)]
 
 
 def test_the_frames_carry_every_record_once_and_the_last_one_all():
