@@ -22,11 +22,13 @@ LIBRARY = [
     {"name": "b", "title": "B", "about": "", "temperature": 0.8, "bytes": 1},
 ]
 SHIPPED = """(texts) => { const ask = ctx.ask; ctx.ask = async (name, details) => name === "library_trace" ? texts[details.name] : ask(name, details); }"""
-READ = """async (key) => { const s = document.querySelector(`.pn-scene[data-scene=${key}]`), r = s.getBoundingClientRect();
+# Scrolls a scene to the reader's eye and waits until the story has seen it and its board owes no frame.
+READ = """async (key) => { const s = document.querySelector(`.pn-scene[data-scene=${key}]`), r = s.getBoundingClientRect(), story = panel.view().story;
   scrollBy(0, r.top + r.height * 0.9 - innerHeight * (innerWidth <= 980 ? 0.75 : 0.4));
-  await new Promise((done) => setTimeout(done, 60)); await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-  const story = panel.view().story, kind = story.root.dataset.scene === "odds" ? "drawn" : "greedy";
-  return { scene: story.root.dataset.scene, at: story.current.scene.at(story.story, 0.9), where: story.figures[kind].api().where(),
+  const kind = key === "odds" ? "drawn" : "greedy", board = story.figures[kind].api();
+  while (story.root.dataset.scene !== key || story.frame || board.board.frame) await new Promise(requestAnimationFrame);
+  const where = board.where(); story.place();
+  return { at: story.current.scene.at(story.story, 0.9), where, owes: board.board.frame,
            said: s.innerText, part: story.stand.dataset.part }; }"""
 
 
@@ -54,7 +56,8 @@ def test_the_board_stands_where_the_reader_is(visit):
         assert keys == page.evaluate("SpecVizPanels.story.scenes.map((s) => s.key)") and len(keys) > 9
         for key in keys:
             got = page.evaluate(READ, key)
-            assert got["scene"] == key and not re.search(r"undefined|NaN|null|\[object", got["said"]), got
+            assert not got["owes"], "at rest the reader's place is the board's"
+            assert not re.search(r"undefined|NaN|null|\[object", got["said"]), got
             if "x" not in got["at"]:
                 same = [name for name in ("lane", "round", "phase", "node") if name in got["at"]]
                 assert [got["where"][n] for n in same] == [got["at"][n] for n in same], key
@@ -111,9 +114,8 @@ def test_a_run_of_ones_own_does_not_change_the_story(visit):
         at = page.evaluate(
             "panel.view().story.scenes.find((s) => s.scene.key === 'refused').scene.at(panel.view().story.story, 1)"
         )
-        where = page.evaluate(
-            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(api.where()))))"
-        )
+        page.wait_for_function("!api.board.frame")
+        where = page.evaluate("api.where()")
         assert [where[n] for n in ("lane", "round", "node")] == [
             at[n] for n in ("lane", "round", "node")
         ] and page.evaluate("tabs") == ["watch"]

@@ -286,13 +286,11 @@ def test_the_tab_has_a_name_an_icon_and_a_card_and_the_page_a_foot(page):
     assert page.get_attribute("link[rel=icon]", "href").startswith("data:image/svg+xml")
     links = page.evaluate("[...document.querySelectorAll('.pg-foot a')].map((a) => [a.href, a.rel])")
     page.click("#tab-watch")
-    edges = "(s) => [document.querySelector(s).getBoundingClientRect()].map((b) => [b.left, b.right])[0]"
+    one_margin = """(width) => { const [a, b] = [".pg-foot", "#board .sv"].map((s) => document.querySelector(s).getBoundingClientRect());
+        return innerWidth === width && Math.abs(a.left - b.left) <= 2 && Math.abs(a.right - b.right) <= 2; }"""
     for width in (1440, 1920, 390):
         page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(100)
-        assert page.evaluate(edges, ".pg-foot") == pytest.approx(page.evaluate(edges, "#board .sv"), abs=2), (
-            width
-        )  # one margin for all
+        page.wait_for_function(one_margin, arg=width)
     papers = [href for href, _ in links if href.startswith("https://arxiv.org/abs/")]
     files = [href for href, _ in links if "/own/" in href]
     assert len(papers) >= 3 and len(files) == 4 and len(links) == len(papers) + len(files)
@@ -930,8 +928,9 @@ def test_on_a_phone_run_stands_still_when_the_prompt_is_left(visit):
     place = "() => Math.round(document.querySelector('#run').getBoundingClientRect().top)"
     page.tap("#prompt textarea")
     page.fill("#prompt textarea", "A prompt of several lines. " * 12)
-    page.wait_for_function("document.querySelector('#prompt textarea').clientHeight > 100")
-    page.wait_for_timeout(300)  # Gradio fits the height to the text
+    page.wait_for_function(  # Gradio fits the height to the text
+        "[document.querySelector('#prompt textarea')].every((t) => t.clientHeight > 100 && (t.scrollHeight <= t.clientHeight || t.style.overflowY === 'scroll'))"
+    )
     before = page.evaluate(place)
     page.evaluate("document.activeElement.blur()")
     assert page.evaluate("document.activeElement === document.body") and page.evaluate(place) == before
