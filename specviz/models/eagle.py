@@ -27,24 +27,6 @@ from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .row_cache import RowCache
 
 
-def rollout_mask(place: Tensor, step: int) -> Tensor | None:
-    """Return the attention mask of step ``step`` of a training rollout, bool [n, (step + 1) * n] for
-    positions ``place`` [n]; None means causal.
-
-    A row sees true features up to ``step`` positions before it, and of each later step the one row on its
-    own path.
-    """
-    return (
-        None
-        if step == 0
-        else torch.cat(
-            [place <= place[:, None] - step]
-            + [place == place[:, None] - step + i for i in range(1, step + 1)],
-            1,
-        )
-    )
-
-
 class Eagle(nn.Module):
     """EAGLE's draft head, an nn.Module: one decoder layer over the target's final hidden states and token
     embeddings.
@@ -78,12 +60,11 @@ class Eagle(nn.Module):
         n = embeds.shape[1]
         angles = angles_of(self.config, self.sizes.head_dim, n, embeds.device)
         past: list = [None] * len(self.layers)
-        out, place = [], torch.arange(n, device=embeds.device)
+        out = []
         for step in range(steps):
-            mask = rollout_mask(place, step)
             x = self.joined(embeds, features).to(features.dtype)  # the residual stays precise under autocast
             for i, layer in enumerate(self.layers):
-                x, past[i] = layer(x, angles, past[i], mask)
+                x, past[i] = layer(x, angles, past[i], step)
             out.append(x)
             features = torch.cat(
                 [features[:, :1], self.feedback(x)[:, :-1]], 1

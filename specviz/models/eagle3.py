@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoints.weights import ModelError
-from .eagle import config_like, layer_weights, rollout_mask
+from .eagle import config_like, layer_weights
 from .eagle_layers import KV, FusedLayers, Layer, Sizes, angles_of
 from .heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from .rms_norm import Norm
@@ -46,7 +46,7 @@ class Eagle3Layer(Layer):
         self.hidden_norm, self.before = nn.RMSNorm(sizes.hidden, eps=sizes.eps), before
 
     def forward_pair(
-        self, embeds: Tensor, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | None
+        self, embeds: Tensor, x: Tensor, angles: Tensor, past: KV | None, mask: Tensor | int | None
     ) -> tuple[Tensor, KV]:
         """Return (output [batch, n, hidden]; keys and values of past and these rows). embeds, x: embedding
         and state, each [batch, n, hidden]; the other arguments as in Attention.forward."""
@@ -153,17 +153,13 @@ class Eagle3(nn.Module):
         true states up to t - j and on the head's own for the last j (the paper's training-time test); the
         first j rows are invalid."""
         n = embeds.shape[1]
-        angles, place = (
-            angles_of(self.config, self.sizes.head_dim, n, embeds.device),
-            torch.arange(n, device=embeds.device),
-        )
+        angles = angles_of(self.config, self.sizes.head_dim, n, embeds.device)
         past: list = [None] * len(self.layers)
         out, state = [], self.joined(states).to(states.dtype)
         for step in range(steps):
-            mask = rollout_mask(place, step)
-            x, past[0] = cast(Eagle3Layer, self.layers[0]).forward_pair(embeds, state, angles, past[0], mask)
+            x, past[0] = cast(Eagle3Layer, self.layers[0]).forward_pair(embeds, state, angles, past[0], step)
             for i, layer in enumerate(self.layers[1:], 1):
-                x, past[i] = layer(x, angles, past[i], mask)
+                x, past[i] = layer(x, angles, past[i], step)
             x = self.norm(x) if self.norm_output else x
             out.append(x)
             state = torch.cat([state[:, :1], x[:, :-1]], 1)

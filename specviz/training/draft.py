@@ -44,7 +44,7 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     torch.manual_seed(job.seed)
     config = open_config(target)
     model = load_and_grow(job, hparams, config.vocab_size) if hparams.get("from") else build(config, hparams)
-    if hparams["draft_vocab"] and not isinstance(model.lm_head, ReducedHead):
+    if hparams["draft_vocab"]:
         model = with_reduced_vocabulary(model, job, hparams["draft_vocab"], tokenizer)
     runner = Runner(job, recipe, model, hparams, job.folder(recipe, fingerprint(target)))
     lesson = DraftTrainer(job, hparams, model, tokenizer, runner.device)
@@ -212,12 +212,15 @@ def concatenated_pieces(pieces, size: int) -> list[int]:
 
 
 def with_reduced_vocabulary(model: LlamaForCausalLM, job: Job, count: int, tokenizer) -> LlamaForCausalLM:
-    """Return the draft model with the target's embedding and an output matrix over the ``count`` most
-    frequent tokens of the target's answers."""
+    """Return the draft model with the target's embedding and an output matrix over ``count`` tokens: those that
+    it has already, if it has such a matrix, and the most frequent ones of the target's answers."""
+    answers = generate.read(generate.folder(job) / "train")
+    tokens = reduced_draft.frequent_tokens(answers, model.config.vocab_size, count, [tokenizer.eos_token_id])
+    if isinstance(model.lm_head, ReducedHead):
+        reduced_draft.grow_vocabulary(model, tokens)
+        return model
     net = open_network(job.model(job.target), torch.bfloat16)
-    table, answers = net.get_input_embeddings().weight, generate.read(generate.folder(job) / "train")
-    tokens = reduced_draft.frequent_tokens(answers, len(table), count, [tokenizer.eos_token_id])
-    return reduced_draft.reduce_vocabulary(model, table, tokens)
+    return reduced_draft.reduce_vocabulary(model, net.get_input_embeddings().weight, tokens)
 
 
 def load_and_grow(job: Job, hparams: dict, vocab_size: int) -> LlamaForCausalLM:

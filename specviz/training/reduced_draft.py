@@ -113,6 +113,18 @@ def reduce_vocabulary(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) ->
     return model
 
 
+@torch.no_grad()
+def grow_vocabulary(model: Any, tokens: Tensor) -> None:
+    """Let a draft with a ReducedHead write up to ``len(tokens)`` tokens: those that it writes already, which keep
+    their rows, and the first of ``tokens`` [count]. New rows follow from the embeddings by the linear map that
+    fits the old rows best."""
+    head, table = model.lm_head, model.model.embed_tokens.table.float()
+    new = tokens[head.places[tokens] < 0][: max(0, len(tokens) - len(head.tokens))]
+    fitted = torch.linalg.lstsq(table[head.tokens], head.weight).solution  # [wide, hidden]
+    rows = torch.cat([head.weight, table[new] @ fitted])
+    model.lm_head = ReducedHead(rows, torch.cat([head.tokens, new]), head.vocab)
+
+
 def project(model: Any, table: Tensor, weight: Tensor) -> None:
     """Replace a draft's embedding by the target's table [vocab, wide] and a projection ``weight`` [hidden,
     wide]."""

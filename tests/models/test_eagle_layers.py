@@ -3,6 +3,7 @@ against their paths."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ import transformers as tf
 from specviz.checkpoints.weights import ModelError
 from specviz.methods.trained_heads.kangaroo import kangaroo_network as kangaroo
 from specviz.models import eagle
+from specviz.models.eagle_layers import rollout_attention
 from specviz.models.heads import TargetInfo, unsupported_reason
 
 from ..drafters.heads.features import BODY, CONFIG, head, published_eagle, published_kangaroo, rows, write
@@ -278,3 +280,20 @@ def test_a_head_is_shaped_like_its_target():
         made.sizes == eagle.Sizes(16, 8, 2, 4, 9, 1, 77, 1e-4)
         and made.config["rope_parameters"]["rope_theta"] == 123.0
     )
+
+
+def test_a_rollout_attends_to_true_states_and_to_its_own_path():
+    """As with a mask over the keys of all steps, also for texts shorter than the rollout."""
+    for n, step in itertools.product((1, 3, 11), range(5)):
+        place = torch.arange(n)[:, None]
+        mask = torch.cat(
+            [place.T <= place - step, *(place.T == place - i for i in range(step - 1, -1, -1))], 1
+        )
+        q = torch.randn(2, 6, n, 8, requires_grad=True)
+        k, v = (torch.randn(2, 3, (step + 1) * n, 8, requires_grad=True) for _ in range(2))
+        every = (part.repeat_interleave(2, 1) for part in (k, v))
+        want = torch.nn.functional.scaled_dot_product_attention(q, *every, mask)
+        got = rollout_attention(q, k, v, step)
+        torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
+        for one, other in zip(*(torch.autograd.grad(y.square().sum(), (q, k, v)) for y in (got, want))):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from specviz.core import DraftTree
 from specviz.models.linear import without_timing
-from specviz.models.reduced_vocabulary import OUTSIDE
+from specviz.models.reduced_vocabulary import OUTSIDE, ProjectedTable
 from specviz.targets.fast import FastModel
 from specviz.training import draft, reduced_draft
 from specviz.training import text_answers as generate
@@ -70,6 +71,20 @@ def test_leaders_without_a_row_leave_the_distribution():
     torch.testing.assert_close(found[0].exp()[[0, 2]], torch.tensor([0.5, 0.1]) / 0.8)
     torch.testing.assert_close(found[1].exp()[2], torch.tensor(0.05 / 0.1))
     assert bool((found[0, 1] == reduced_draft.ABSENT) & (found[1, :2] == reduced_draft.ABSENT).all())
+
+
+def test_a_grown_vocabulary_keeps_what_it_could_write():
+    """New rows continue the linear map from embeddings that the old rows follow."""
+    table, fitted = torch.randn(40, 6), torch.randn(6, 4)
+    projection = torch.nn.Linear(6, 4, bias=False)
+    inner = SimpleNamespace(embed_tokens=ProjectedTable(table, projection))
+    old = torch.tensor([9, 3, 7, 1, 0, 5, 12, 30])
+    model = SimpleNamespace(model=inner, lm_head=reduced_draft.ReducedHead(table[old] @ fitted, old, 40))
+    reduced_draft.grow_vocabulary(model, torch.tensor([7, 20, 3, 21, 22, 9, 23, 24, 25, 26, 27]))
+    assert model.lm_head.tokens.tolist() == [*old.tolist(), 20, 21, 22]
+    torch.testing.assert_close(model.lm_head.weight.data, table[model.lm_head.tokens] @ fitted)
+    reduced_draft.grow_vocabulary(model, torch.arange(8))
+    assert len(model.lm_head.tokens) == 11, "it never forgets a token"
 
 
 def test_its_logits_cover_the_vocabulary():

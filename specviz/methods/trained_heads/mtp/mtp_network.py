@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from ....checkpoints.weights import ModelError
-from ....models.eagle import EagleRows, config_like, layer_weights, rollout_mask
+from ....models.eagle import EagleRows, config_like, layer_weights
 from ....models.eagle_layers import FusedLayers, Layer, Sizes, angles_of
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....models.rms_norm import Norm
@@ -98,10 +98,7 @@ class Mtp(nn.Module):
         final hidden states, both [batch, n, hidden]. Position t of prediction j depends on true states up
         to t - j and on the module's own states for the last j; its first j positions are invalid."""
         n = embeds.shape[1]
-        angles, place = (
-            angles_of(self.config, self.sizes.head_dim, n, embeds.device),
-            torch.arange(n, device=embeds.device),
-        )
+        angles = angles_of(self.config, self.sizes.head_dim, n, embeds.device)
         past, out = None, []
         if self.zero_first:
             embeds = torch.cat([torch.zeros_like(embeds[:, :1]), embeds[:, 1:]], 1)
@@ -109,7 +106,7 @@ class Mtp(nn.Module):
             x = self.fc(
                 torch.cat([self.pre_fc_norm_embedding(embeds), self.pre_fc_norm_hidden(states)], -1)
             ).to(states.dtype)
-            x, past = self.layers[0](x, angles, past, rollout_mask(place, step))
+            x, past = self.layers[0](x, angles, past, step)
             x = self.norm(x) if self.feeds_normed else x
             out.append(x)
             states = torch.cat([states[:, :1], x[:, :-1]], 1)
