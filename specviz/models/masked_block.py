@@ -69,9 +69,10 @@ class BlockAttention(Attention):
             2,
         )
         v = torch.cat([self.heads(of_values, text), self.heads(self.v_proj, x)], 2)
-        group = self.sizes.heads // self.sizes.kv_heads
-        keys, values = (part.repeat_interleave(group, 1) for part in (k, v))
-        y = F.scaled_dot_product_attention(q.type_as(values), keys.type_as(values), values, mask)
+        rows = (q * self.sizes.head_dim**-0.5).type_as(v).unflatten(1, (k.shape[1], -1)).flatten(2, 3)
+        scores = (rows @ k.type_as(v).mT).unflatten(2, (-1, x.shape[1]))  # [batch, kv_heads, group, n, c + n]
+        weights = scores.masked_fill(~mask[:, :, None], -torch.inf).softmax(-1)
+        y = (weights.flatten(2, 3) @ v).unflatten(2, (-1, x.shape[1])).flatten(1, 2)
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
 

@@ -47,6 +47,10 @@ def run(job: Job, name: str = "draft", about: str = "") -> Path:
     if hparams["draft_vocab"]:
         model = with_reduced_vocabulary(model, job, hparams["draft_vocab"], tokenizer)
     runner = Runner(job, recipe, model, hparams, job.folder(recipe, fingerprint(target)))
+    if runner.device.type == "cpu":
+        model.set_attn_implementation(
+            "eager"
+        )  # the backward pass of torch's fused attention took twice the time
     lesson = DraftTrainer(job, hparams, model, tokenizer, runner.device)
     figures = runner.train(
         lambda step: lesson.loss(step, runner.budget_spent()), lambda: measure(model, lesson.heldout, hparams)
@@ -217,7 +221,8 @@ def with_reduced_vocabulary(model: LlamaForCausalLM, job: Job, count: int, token
     answers = generate.read(generate.folder(job) / "train")
     tokens = reduced_draft.frequent_tokens(answers, model.config.vocab_size, count, [tokenizer.eos_token_id])
     if isinstance(model.lm_head, ReducedHead):
-        reduced_draft.grow_vocabulary(model, tokens)
+        counts = reduced_draft.token_counts(answers, model.config.vocab_size)
+        reduced_draft.grow_vocabulary(model, tokens, counts)
         return model
     net = open_network(job.model(job.target), torch.bfloat16)
     return reduced_draft.reduce_vocabulary(model, net.get_input_embeddings().weight, tokens)

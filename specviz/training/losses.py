@@ -21,6 +21,7 @@ from . import divergences
 
 CHUNK = 128  # positions whose logits are in memory at a time; 512 took 1.3 times as long
 CHUNK_ON_ACCELERATOR = 8192
+JOINED = 8  # chunks in one product for the gradient of the output matrix, which is as large as the matrix
 FLOOR = 1e-6  # half-precision leaders may add up to a hair over one; it also bounds the gradient
 
 
@@ -119,6 +120,7 @@ class HeadLoss(torch.autograd.Function):
             )  # None: a frozen head
             total, count = torch.zeros((), device=hidden.device), len(labels)
             size = CHUNK if hidden.device.type == "cpu" else CHUNK_ON_ACCELERATOR
+            slopes: list[Tensor] = []
             for first in range(0, count, size):
                 part = slice(first, first + size)
                 leaders = None if top_ids is None else (top_ids[part], top_logp[part], divergence)
@@ -130,7 +132,11 @@ class HeadLoss(torch.autograd.Function):
                     slope = (slope / count).to(kind)
                     to_hidden[part] = slope @ weight
                     if to_head is not None:
-                        to_head += (slope.T @ states[part]).float()
+                        slopes.append(slope)
+                        if len(slopes) == JOINED or first + size >= count:
+                            joined = slice(first - size * (len(slopes) - 1), first + size)
+                            to_head += torch.cat(slopes).T @ states[joined]
+                            slopes.clear()
         ctx.save_for_backward(to_hidden.to(hidden.dtype), None if to_head is None else to_head.to(head.dtype))
         return total / count
 

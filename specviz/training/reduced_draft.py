@@ -85,12 +85,15 @@ class ReducedHead(nn.Linear):
         )
 
 
+def token_counts(answers: list[Answer], vocab: int) -> Tensor:
+    """Return how often each token occurs in the answers, [vocab]."""
+    return torch.bincount(torch.cat([a.ids[a.start :] for a in answers]).long(), minlength=vocab)
+
+
 def frequent_tokens(answers: list[Answer], vocab: int, count: int, ends: list[int]) -> Tensor:
     """Return the ``count`` most frequent token ids of the answers in descending order, of equally frequent
     ones the smaller id first. The end tokens are always included."""
-    counts = torch.zeros(vocab, dtype=torch.long)
-    for answer in answers:
-        counts += torch.bincount(answer.ids[answer.start :].long(), minlength=vocab)
+    counts = token_counts(answers, vocab)
     counts[ends] = counts.max() + 1
     return counts.argsort(descending=True, stable=True)[:count]
 
@@ -114,14 +117,15 @@ def reduce_vocabulary(model: LlamaForCausalLM, table: Tensor, tokens: Tensor) ->
 
 
 @torch.no_grad()
-def grow_vocabulary(model: Any, tokens: Tensor) -> None:
+def grow_vocabulary(model: Any, tokens: Tensor, counts: Tensor) -> None:
     """Let a draft with a ReducedHead write up to ``len(tokens)`` tokens: those that it writes already, which keep
-    their rows, and the first of ``tokens`` [count]. New rows follow from the embeddings by the linear map that
-    fits the old rows best."""
+    their rows, and the first of ``tokens`` [count]. New rows follow from the tokens' embeddings and how often they
+    occur, counts [vocab], by the linear map that fits the old rows best."""
     head, table = model.lm_head, model.model.embed_tokens.table.float()
     new = tokens[head.places[tokens] < 0][: max(0, len(tokens) - len(head.tokens))]
-    fitted = torch.linalg.lstsq(table[head.tokens], head.weight).solution  # [wide, hidden]
-    rows = torch.cat([head.weight, table[new] @ fitted])
+    known = torch.cat([table, counts[:, None].float().log1p(), torch.ones(len(table), 1)], 1)
+    fitted = torch.linalg.lstsq(known[head.tokens], head.weight).solution  # [wide + 2, hidden]
+    rows = torch.cat([head.weight, known[new] @ fitted])
     model.lm_head = ReducedHead(rows, torch.cat([head.tokens, new]), head.vocab)
 
 

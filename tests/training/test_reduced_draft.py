@@ -74,17 +74,20 @@ def test_leaders_without_a_row_leave_the_distribution():
 
 
 def test_a_grown_vocabulary_keeps_what_it_could_write():
-    """New rows continue the linear map from embeddings that the old rows follow."""
-    table, fitted = torch.randn(40, 6), torch.randn(6, 4)
+    """New rows continue the linear map from embeddings and frequencies that the old rows follow."""
+    table, fitted, counts = torch.randn(40, 6), torch.randn(8, 4), torch.arange(40) ** 2
+    known = torch.cat([table, counts[:, None].float().log1p(), torch.ones(40, 1)], 1)
     projection = torch.nn.Linear(6, 4, bias=False)
     inner = SimpleNamespace(embed_tokens=ProjectedTable(table, projection))
-    old = torch.tensor([9, 3, 7, 1, 0, 5, 12, 30])
-    model = SimpleNamespace(model=inner, lm_head=reduced_draft.ReducedHead(table[old] @ fitted, old, 40))
-    reduced_draft.grow_vocabulary(model, torch.tensor([7, 20, 3, 21, 22, 9, 23, 24, 25, 26, 27]))
+    old = torch.tensor([9, 3, 7, 1, 0, 5, 12, 30, 33, 38])
+    model = SimpleNamespace(model=inner, lm_head=reduced_draft.ReducedHead(known[old] @ fitted, old, 40))
+    reduced_draft.grow_vocabulary(model, torch.tensor([7, 20, 3, 21, 22, 9, *range(23, 30)]), counts)
     assert model.lm_head.tokens.tolist() == [*old.tolist(), 20, 21, 22]
-    torch.testing.assert_close(model.lm_head.weight.data, table[model.lm_head.tokens] @ fitted)
-    reduced_draft.grow_vocabulary(model, torch.arange(8))
-    assert len(model.lm_head.tokens) == 11, "it never forgets a token"
+    torch.testing.assert_close(
+        model.lm_head.weight.data, known[model.lm_head.tokens] @ fitted, atol=1e-4, rtol=1e-4
+    )
+    reduced_draft.grow_vocabulary(model, torch.arange(8), counts)
+    assert len(model.lm_head.tokens) == 13, "it never forgets a token"
 
 
 def test_its_logits_cover_the_vocabulary():
