@@ -142,11 +142,11 @@ class HttpGuard:
     async def _guarded(self, scope: dict, receive: Callable, send: Callable) -> None:
         request = Request(scope)
         body = _BoundedBody(receive)
-        begun = False
+        begun = ended = False
         event = b"" if request.method == "POST" and EVENT.fullmatch(_path(request)) else None
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
-            nonlocal begun, event
+            nonlocal begun, ended, event
             if message["type"] == "http.response.start":
                 begun = True
                 message["headers"] = [*message.get("headers", ()), *_headers(request)]
@@ -155,6 +155,7 @@ class HttpGuard:
                 event += message.get("body", b"")[:1000]
                 if not message.get("more_body"):
                     self._note_event(request, event, body)
+            ended = message["type"] == "http.response.body" and not message.get("more_body")
             await _send_in_parts(message, send)
 
         try:
@@ -183,9 +184,11 @@ class HttpGuard:
             log.warning(
                 "%s %s was refused: %s", request.method, shorten(_path(request), 80), type(error).__name__
             )
-            if begun:  # a stream without a queued event: Gradio reports that in it and then fails
+            if (
+                begun and not ended
+            ):  # a stream without a queued event: Gradio reports that in it and then fails
                 await send({"type": "http.response.body", "body": b""})
-            else:
+            elif not begun:
                 unknown = (
                     isinstance(error, (KeyError, LookupError)) or type(error).__name__ == "FnIndexInferError"
                 )

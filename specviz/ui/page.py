@@ -112,6 +112,7 @@ def launch(demo: Page, **options: Any) -> Any:
         "ssr_mode": False,
         "share": False,
         "pwa": False,
+        "_frontend": False,  # else a machine too busy to answer Gradio within 3 s ends the server as it starts
         "max_file_size": "1mb",
         "footer_links": [],
         "server_name": os.environ.get("GRADIO_SERVER_NAME")

@@ -831,6 +831,19 @@ def test_memory_is_flat_over_a_thousand_runs(server, backend):
     assert max(sizes) <= 1.02 * sizes[0]
 
 
+@pytest.mark.parametrize("more", [True, False])
+def test_an_app_that_fails_after_its_answer_adds_nothing_to_it(more):
+    sent = []
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 500, "headers": []})
+        await send({"type": "http.response.body", "body": b"x", "more_body": more})
+        raise RuntimeError("late")
+
+    asyncio.run(asked(HttpGuard(app, {}, {}, api=app), "/v1/chat/completions", b"{}", sent))
+    assert [message.get("body") for message in sent[1:]] == ([b"x", b""] if more else [b"x"])
+
+
 def test_half_a_character_anywhere_is_a_question_mark_before_anybody_reads_it():
     seen = []
 
@@ -846,9 +859,9 @@ def test_half_a_character_anywhere_is_a_question_mark_before_anybody_reads_it():
         assert seen.pop() == {"stop": ["?"], "a?": {"b": "x\U0001f600?"}, "n": 1e5}
 
 
-async def asked(app, path, body) -> int:
-    """Status of a POST to an app."""
-    parts, sent = [{"type": "http.request", "body": body}], []
+async def asked(app, path, body, sent=None) -> int:
+    """Status of a POST to an app. sent: gets its messages."""
+    parts, sent = [{"type": "http.request", "body": body}], [] if sent is None else sent
 
     async def receive():
         return parts.pop(0) if parts else {"type": "http.disconnect"}

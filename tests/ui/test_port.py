@@ -1,7 +1,8 @@
-"""A port that is in use."""
+"""A page that starts: on a port that is in use, and on a busy machine."""
 
 from specviz.ui import build_app, launch
 
+from ..attack.test_load import get
 from .conftest import free_port
 from .fake import FakeBackend
 
@@ -21,3 +22,14 @@ def test_a_page_at_another_port_than_asked_is_announced(monkeypatch, caplog):
     finally:
         one.close(verbose=False)
         other.close(verbose=False)
+
+
+def test_a_machine_too_busy_to_answer_at_once_does_not_end_the_server(monkeypatch):
+    """Gradio looks for its own page as it starts, for three seconds."""
+    monkeypatch.setattr("gradio.networking.url_ok", lambda url: False)
+    one = build_app(FakeBackend())
+    try:
+        _, url, _ = launch(one, server_port=free_port(), prevent_thread_lock=True, quiet=True)
+        assert get(url + "theme.css")[0] == 200
+    finally:
+        one.close(verbose=False)
