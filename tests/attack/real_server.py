@@ -137,18 +137,20 @@ class RealServer:
 
 class HonestClient:
     """Asks for a short answer and a file of the page again and again, from an address of its own, in a thread.
-    waits: seconds of each request; failed: statuses and errors other than an answer."""
+    waits: seconds of each request; work: processor seconds of the server meanwhile, which other processes of the
+    machine do not change; failed: statuses and errors other than an answer."""
 
     def __init__(self, server: RealServer, address: str = HONEST, pause: float = 0.2):
         self.server, self._address, self._pause = server, address, pause
         self.waits: list[float] = []
+        self.work: list[float] = []
         self.failed: list[str] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._ask, daemon=True)
 
     def _ask(self) -> None:
         while not self._over.is_set():
-            began = time.monotonic()
+            began, worked = time.monotonic(), self.server.processor()
             try:
                 status, _, _ = self.server.chat(self._address, f"hi {len(self.waits)}", PATIENCE)
                 if status != 200:
@@ -157,6 +159,7 @@ class HonestClient:
             except OSError as error:
                 self.failed.append(type(error).__name__)
             self.waits.append(time.monotonic() - began)
+            self.work.append(self.server.processor() - worked)
             self._over.wait(self._pause)
 
     def __enter__(self) -> HonestClient:
@@ -177,7 +180,9 @@ class HonestClient:
 
     def __str__(self) -> str:
         failed = f", failed {self.failed[:5]} ({len(self.failed)})" if self.failed else ""
-        return f"{len(self.waits)} requests, median {self.usual:.2f} s, longest {self.longest:.2f} s{failed}"
+        work = f"server's work {sum(self.work) / len(self.work):.3f} s, most {max(self.work):.2f} s"
+        waits = f"median {self.usual:.2f} s, longest {self.longest:.2f} s"
+        return f"{len(self.waits)} requests, {waits}, {work}{failed}"
 
 
 def usual_waits(server: RealServer, seconds: float = 4) -> HonestClient:

@@ -177,9 +177,10 @@ def test_ten_modest_clients_beside_a_greedy_one():
     attack, seconds, together = FLOODS["34 greedy client"]
     with RealServer() as server:
         modest = [HonestClient(server, f"127.0.0.{20 + i}", pause=1.0) for i in range(10)]
-        usual = usual_waits(server, 4 * PART)
+        alone = usual_waits(server, 4 * PART)
         for one in modest:
             one.__enter__()
+        usual = usual_waits(server, 4 * PART)  # beside the ten, before the greedy one comes
         client, figures = attacked(server, attack, seconds * PART, together)
         for one in modest:
             one.__exit__()
@@ -187,11 +188,13 @@ def test_ten_modest_clients_beside_a_greedy_one():
         report(
             "34 ten modest clients",
             **figures,
+            alone=str(alone),
             usual=str(usual),
             honest=str(client),
             modest=f"medians {waits[0]:.2f} to {waits[-1]:.2f} s, longest {max(one.longest for one in modest):.2f} s",
         )
         assert not any(one.failed for one in modest) and waits[-1] < FAIR * max(waits[0], BLINK)
+        assert client.usual < max(FAIR * usual.usual, BLINK)
 
 
 def test_the_price_of_small_requests():
