@@ -17,7 +17,7 @@
     const fit = (W - rootW - 24 - (tail && v.round.why === "bonus" ? tail.w + 28 : 0)) / nodes.length;
     const w = Math.max(widest, Math.min(132, fit - 22)),
       gap = Math.max(12, Math.min(36, fit - w)),
-      y = 34,
+      y = 28,
       cold = !(SV.why.temperature(v.lane) > 0) /* q is one-hot there and says nothing */,
       q = (n) => (cold || n.q === null ? "" : "q " + f2(n.q));
     /* The position is written in full where it fits next to its q over every box, else only its number. */
@@ -49,7 +49,7 @@
       const path = v.round.path.length;
       if (v.round.why === "correction") {
         const bx = rootW + Math.max(0, path) * (w + gap),
-          ty = y + 166;
+          ty = y + (cold ? 147 : 158);
         edges.append(
           svg("path", {
             class: "edge cor",
@@ -69,7 +69,7 @@
         right += Math.max(tail.w, labelWidth(word)) + 8;
       }
     }
-    size(S, Math.max(W, right), 240);
+    size(S, Math.max(W, right), cold ? 202 : 212);
     S.append(edges, boxes);
     return S;
   }
@@ -84,25 +84,26 @@
       g.append(text(x, y + 22, "not examined", "hd"));
       return g;
     }
-    const a = Math.min(1, Math.max(0, j.a ?? 0));
+    const a = Math.min(1, Math.max(0, j.a ?? 0)),
+      cold = !(SV.why.temperature(v.lane) > 0),
+      up = cold ? 14 : 0; /* no line for a throw that decides nothing */
     if (j.a != null)
       g.append(
         svg("rect", { class: "mini", x, y, width: w, height: 5, rx: 1 }),
         svg("rect", { class: cls === "acc" ? "miniacc" : "minirej", x, y, width: w * a, height: 5, rx: 1 }),
       );
-    if (j.u != null && SV.why.temperature(v.lane) > 0)
-      /* at temperature 0 a throw decides nothing */
+    if (j.u != null && !cold)
       g.append(
         svg("rect", { class: "needle", x: x + w * Math.min(1, j.u) - 1, y: y - 4, width: 2, height: 13 }),
         text(x, y + 22, against(j, cls, w + gap - 6), "hd"),
       );
-    g.append(text(x, y + 36, WORD[cls], "hd on"));
+    g.append(text(x, y + 36 - up, WORD[cls], "hd on"));
     /* At temperature 0 every p is 0 or 1; what the target's softmax says tells more, and the sentence above says it, too. */
-    const own = SV.why.temperature(v.lane) > 0 || !Array.isArray(j.top_softmax) ? [] : j.top_softmax,
+    const own = !cold || !Array.isArray(j.top_softmax) ? [] : j.top_softmax,
       top = (own.length ? own : Array.isArray(j.top_p) ? j.top_p : []).slice(0, 3);
-    if (top.length) g.append(text(x, y + 58, own.length ? "softmax" : "target p", "hd"));
+    if (top.length) g.append(text(x, y + 58 - up, own.length ? "softmax" : "target p", "hd"));
     top.forEach(([tok, p], i) => {
-      const yy = y + 74 + i * 17,
+      const yy = y + 74 - up + i * 17,
         name = clip(SV.fold.label(v.lane, tok), w - 30, SMALL);
       g.append(
         text(x, yy, name, "alt"),

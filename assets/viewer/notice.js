@@ -103,7 +103,7 @@
       );
       this.about = el("p");
       this.more = el("div", { class: "pop", role: "note", hidden: true }, this.about, this.meta);
-      this.root = el("div", { class: "notice" }, this.badge, this.button, this.facts, this.say, this.more);
+      this.root = el("div", { class: "notice" }, this.badge, this.say, this.button, this.facts, this.more);
       this.root.addEventListener("keydown", (e) => {
         if (e.key !== "Escape" || this.more.hidden) return;
         e.stopPropagation();

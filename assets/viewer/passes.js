@@ -200,6 +200,9 @@
         ),
       ].join();
       if (key === this.key) return;
+      /* The counts are those of the headline in the same frame; only the blocks are drawn less often. */
+      for (const x of above) this.row(x.lane.id).say(x.lane, M.of(x.lane, x.lane.committed, base, v.runs));
+      if (focus && !race) this.open.say(focus, M.of(focus, focus.committed, base, v.runs));
       if (v.moving && !v.fresh && performance.now() - this.last < EVERY) {
         this.timer ??= setTimeout(() => {
           this.timer = null;
@@ -217,11 +220,9 @@
         }
       this.shown = above;
       above.forEach((x, i) => {
-        const row = this.rows.get(x.lane.id) || new Row(null);
-        this.rows.set(x.lane.id, row);
+        const row = this.row(x.lane.id);
         row.root.dataset.strip = x.lane.id;
         if (this.list.children[i] !== row.root) this.list.insertBefore(row.root, this.list.children[i] || null);
-        row.say(x.lane, M.of(x.lane, x.lane.committed, base, v.runs));
         row.root.classList.toggle("focus", race && x.lane === focus);
         const c = sheet(row.canvas, v.width, this.board.strip);
         draw(c, this.board.colors, x.lane, {
@@ -234,8 +235,8 @@
         });
       });
       if (this.list.lastChild !== this.open.root) this.list.append(this.open.root);
-      if (focus && !race) this.open.say(focus, M.of(focus, focus.committed, base, v.runs));
-      else for (const part of ["name", "small", "n", "word", "speed", "time"]) setText(this.open[part], "");
+      if (!focus || race)
+        for (const part of ["name", "small", "n", "word", "speed", "time"]) setText(this.open[part], "");
       if (race) setText(this.open.small, "one clock for all lanes");
       setText(
         this.start,
@@ -247,6 +248,10 @@
       const marked = v.views.some((x) => (x.lane === focus || race) && evenOf(x.lane, base) !== null);
       setText(this.mid, block(v.views.map((x) => x.lane)) + (marked ? SV.messages.say("passes.even") : ""));
       setText(this.end, v.views.every((x) => x.lane.done) ? "end" : "");
+    }
+    row(id) {
+      if (!this.rows.has(id)) this.rows.set(id, new Row(null));
+      return this.rows.get(id);
     }
     clicked(e) {
       const row = e.target.closest("[data-strip]"),

@@ -11,6 +11,7 @@
     BLOCK = 4,
     DRAWS = 200,
     TAIL = 0.025,
+    AGAIN = 1.05,
     CONFIDENCE = 0.95,
     CLOSE = 1.05,
     SLACK = 1.15,
@@ -101,7 +102,7 @@
     }
     ratios.sort((a, b) => a - b);
     const cut = Math.floor(TAIL * DRAWS);
-    return [ratios[cut], ratios[DRAWS - 1 - cut]];
+    return [ratios[cut] / AGAIN, ratios[DRAWS - 1 - cut] * AGAIN];
   }
 
   /* The ends of the interval of the median: the narrowest pair of order statistics with at least CONFIDENCE, else all. */

@@ -7,7 +7,10 @@ distribution-free: order statistics by the binomial distribution.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gzip
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +20,8 @@ from ..methods import catalogue
 from ..run.request import SessionError, read_integer
 from ..run.session import Session, find_method
 from ..run.turns import shuffled_turns
+from ..trace.events import Event
+from ..trace.recorder import Recorder
 from ..trace.speed import median_interval
 from .pass_costs import machine
 from .payload import prompt_of, sampling_of
@@ -31,20 +36,22 @@ MOST_RUNS = 400  # of all seeds, prompts and methods
 MOST_SEEDS = 5
 LONGEST = 128  # tokens of an answer
 WARM = 8  # tokens of the warm-up
+MOST_TRACES = 6_000_000  # letters of all traces of an answer
 
 
 def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]) -> Iterator[Any]:
     """Measure methods on a set of prompts.
 
     payload {prompts: [text], methods: [key or {method, knobs}], max_new_tokens?, temperature?, seed?, seeds?,
-    from?} -> {rows, runs, done, of, passes, replaced, machine}, yielded after each prompt; a stopped
+    from?, traces?} -> {rows, runs, done, of, passes, replaced, machine}, yielded after each prompt; a stopped
     measurement returns what was measured. seeds: that many draws of each prompt, the first with ``seed``;
-    from: the number of prompts and draws that were measured before, so that the rest is measured.
-    rows: {method, title, tokens_per_second, walltime_speedup, block_efficiency, rows_per_pass (tokens in a target
-    pass, drafted ones and the root): [median, low, high] or null, prompts, confidence, named}; runs: {prompt, method, tokens, seconds,
-    tokens_per_second, block_efficiency, rows_per_pass,
-    walltime_speedup, speedup_low, speedup_high, named}; the speed-up, its interval and ``replaced``: as in
-    trace/speed.py."""
+    from: the number of prompts and draws that were measured before, so that the rest is measured; traces: true
+    to get ``traces`` with the last answer: [{prompt, seed, file}], a trace of all methods on a prompt as
+    gzipped JSON Lines in base64, as many as fit.
+    rows: {method, title, tokens_per_second, walltime_speedup, block_efficiency, rows_per_pass (tokens in a
+    target pass, drafted ones and the root): [median, low, high] or null, prompts, confidence, named}; runs:
+    {prompt, method, tokens, seconds, tokens_per_second, block_efficiency, rows_per_pass, walltime_speedup,
+    speedup_low, speedup_high, named}; the speed-up, its interval and ``replaced``: as in trace/speed.py."""
     prompts, lanes = _prompts(payload), _lanes(payload)
     probs = sampling_of(payload, 0.0)
     length = read_integer("max_new_tokens", payload.get("max_new_tokens", 48), 1, LONGEST)
@@ -55,18 +62,24 @@ def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
         timed.run(lane.session(loaded, probs), prompts[0], WARM)
     runs: list[dict[str, Any]] = []
     every: list[TimedRun] = []
+    traces = _Traces(loaded)
+    answer: dict[str, Any] = {}
     begun = read_integer("from", payload.get("from", 0), 0, len(turns) - 1)
     orders = shuffled_turns(lanes, len(turns) - begun)
     for done, ((number, seed), order) in enumerate(zip(turns[begun:], orders), begun + 1):
         found: dict[str, TimedRun] = {}
         for lane in order:
             if stop():
-                return
+                break
             session = lane.session(loaded, replace(probs, seed=seed))
-            found[lane.key] = timed.run(session, prompts[number], length)
-            every.append(found[lane.key])
+            watch = traces.lane(lanes.index(lane)) if payload.get("traces") is True else iter
+            found[lane.key] = timed.run(session, prompts[number], length, watch)
+        if len(found) < len(lanes):
+            break
+        every += found.values()
+        traces.end(number, seed)
         runs += [_run(number, seed, lane, found) for lane in lanes]
-        yield {
+        answer = {
             "rows": [_row(lane, runs) for lane in lanes],
             "runs": runs,
             "done": done,
@@ -74,6 +87,40 @@ def prompt_set(loaded: Loaded, payload: dict[str, Any], stop: Callable[[], bool]
             **counts(every),
             "machine": machine(loaded),
         }
+        yield answer
+    if traces.files:
+        yield answer | {"traces": traces.files}
+
+
+class _Traces:
+    """Traces of the runs of a set, one of all lanes for each prompt and draw."""
+
+    def __init__(self, loaded: Loaded):
+        self._loaded = loaded
+        self._records: dict[int, list[dict[str, Any]]] = {}
+        self._letters = 0
+        self.files: list[dict[str, Any]] = []
+
+    def lane(self, number: int) -> Callable[[Iterable[Event]], Iterator[Event]]:
+        """Return what records the events of a lane while they pass."""
+        recorder = Recorder(number, self._loaded.token_bytes, self._loaded.token_bytes.special)
+        records = self._records[number] = []
+
+        def watch(events: Iterable[Event]) -> Iterator[Event]:
+            for event in events:
+                records.extend(recorder.take(event))
+                yield event
+
+        return watch
+
+    def end(self, prompt: int, seed: int) -> None:
+        """Keep the records of a prompt and draw as a file, if there are any and they fit."""
+        lines = [json.dumps(r) + "\n" for _, records in sorted(self._records.items()) for r in records]
+        self._records = {}
+        file = b64encode(gzip.compress("".join(lines).encode(), mtime=0)).decode() if lines else ""
+        if file and self._letters + len(file) <= MOST_TRACES:
+            self._letters += len(file)
+            self.files.append({"prompt": prompt, "seed": seed, "file": file})
 
 
 class _Lane(NamedTuple):

@@ -4,8 +4,9 @@ busy machine. The headline, the race, tables, exports, the notebook, ``/compare`
 
 A forward pass (or a draft) that took more than ``SLOW`` times the lane's median for the same number of tokens
 was interrupted by other work. It is replaced by that median and counted. The interval comes from a bootstrap
-over blocks of rounds, since neighbouring rounds are disturbed together; with repeats, from the order
-statistics of the paired runs. No speed is named where the interval is wider than a factor of ``WIDEST``.
+over blocks of rounds, since neighbouring rounds are disturbed together, and is widened by ``AGAIN``; with
+repeats, it comes from the order statistics of the paired runs. No speed is named where the interval is wider
+than a factor of ``WIDEST``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ WIDEST = 2.0  # ratio of an interval's ends above which no speed is named
 BLOCK = 4  # consecutive rounds that are drawn together
 DRAWS = 200  # bootstrap samples
 TAIL = 0.025  # share of the samples beyond each end of the interval
+AGAIN = 1.05  # factor by which another run of the same text may differ, which the rounds of one run do not show
 CONFIDENCE = 0.95  # of an interval of paired runs
 CLOSE = 1.05  # ratio of speeds below which there is no difference
 SLACK = 1.15  # factor by which a speed-up may exceed the tokens per pass
@@ -186,7 +188,7 @@ def _bootstrap(plain: Steady, ours: Steady) -> tuple[float | None, float | None]
     totals = [(_resample(plain.seconds, draw), _resample(ours.seconds, draw)) for _ in range(DRAWS)]
     ratios = sorted(a / b * each for a, b in totals)
     cut = int(TAIL * DRAWS)
-    return ratios[cut], ratios[DRAWS - 1 - cut]
+    return ratios[cut] / AGAIN, ratios[DRAWS - 1 - cut] * AGAIN
 
 
 def _resample(seconds: list[float], draw: Callable[[], float]) -> float:

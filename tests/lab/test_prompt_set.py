@@ -4,13 +4,16 @@ stop."""
 from __future__ import annotations
 
 import random
+from base64 import b64decode
 from statistics import median
 
 import pytest
 
 from specviz import lab
+from specviz.lab import prompt_set
 from specviz.run.request import SessionError
-from specviz.trace.speed import CONFIDENCE, median_interval
+from specviz.trace.files import Trace
+from specviz.trace.speed import CONFIDENCE, lane_times, median_interval
 
 from ..run.fakes import FakeLoaded
 
@@ -105,3 +108,24 @@ def test_the_interval_covers_the_median_as_often_as_it_says():
 def test_what_cannot_be_asked_is_refused(wrong):
     with pytest.raises(SessionError):
         ask(ASKED | wrong)
+
+
+def test_the_last_answer_of_a_set_has_a_trace_of_each_prompt(tmp_path):
+    left = iter([False] * 7 + [True])  # a lane of the third prompt has run
+    parts = ask(ASKED | {"traces": True}, lambda: next(left))
+    assert [("traces" in one, one["done"]) for one in parts] == [(False, 1), (False, 2), (True, 2)]
+    for number, kept in enumerate(parts[-1]["traces"]):
+        path = tmp_path / "trace.jsonl.gz"
+        path.write_bytes(b64decode(kept["file"]))
+        records = Trace.load(path).records
+        heads = [r for r in records if r["type"] == "header"]
+        assert kept["prompt"] == number and kept["seed"] == 0
+        assert {r["prompt"]["text"] for r in heads} == {ASKED["prompts"][number]}
+        assert [r["method"]["key"] for r in heads] == ["autoregressive", "speculative", "prompt_lookup"]
+        assert [len(lane_times(records, lane).rounds) > 0 for lane in range(3)] == [True] * 3
+    assert "traces" not in ask(ASKED)[-1]
+
+
+def test_traces_that_do_not_fit_are_left_out(monkeypatch):
+    monkeypatch.setattr(prompt_set, "MOST_TRACES", 1)
+    assert "traces" not in ask(ASKED | {"traces": True})[-1]

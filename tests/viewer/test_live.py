@@ -83,6 +83,23 @@ def test_after_an_empty_board_the_panels_fill_while_the_run_goes_on(drive, settl
     drive(use, size=(1400, 300))
 
 
+def test_the_strips_count_what_the_headline_counts_between_two_of_their_drawings(drive, settled) -> None:
+    records = sample.interleaved(NEW)
+
+    def use(page):
+        page.evaluate("board.setLayout('watch')")
+        page.evaluate("(v) => board.push(v)", frame(5, records[:60], new=True, run="c"))
+        settled(page)
+        head, strip = page.evaluate(
+            """(v) => { const b = board.board; board.push(v); b.passes.last = performance.now(); b.paint();
+            return [".headline", ".prow.open .pn"].map((s) => document.querySelector(s).textContent); }""",
+            frame(6, records[60:200]),
+        )
+        assert strip.split()[0] == re.search(r"in (\d+) pass", head)[1] and int(strip.split()[0]) > 3
+
+    drive(use)
+
+
 @pytest.mark.parametrize("layout", ["race", "watch"])
 def test_an_old_refused_token_shows_its_round_everywhere(drive, settled, layout) -> None:
     def use(page):
