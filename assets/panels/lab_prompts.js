@@ -65,7 +65,8 @@
     let list = [],
       control = null,
       touched = false,
-      earlier = [];
+      earlier = [],
+      traces = [];
     const picks = Array.from({ length: METHODS }, (_, i) =>
       K.select({
         label: i ? `Method ${i + 1}` : "Method",
@@ -121,8 +122,9 @@
           temperature: temperature.value,
           seed: Math.max(0, Math.trunc(Number(seed.value)) || 0),
           seeds: seeds.value,
+          traces: true,
         };
-      if (!begun) earlier = [];
+      if (!begun) [earlier, traces] = [[], []];
       const before = earlier;
       let last = null;
       const part = (p) => {
@@ -140,6 +142,7 @@
         busy: "Warming up\u2026",
       });
       stop.disabled = true;
+      if (Array.isArray(got?.traces)) traces = [...traces, ...got.traces];
       if (got) show(last ?? got, prompts, asked, true);
       else if (last && control.signal.aborted) tell.set(TEXTS["prompts.stopped"]);
     }
@@ -273,6 +276,7 @@
           "Every run",
         ),
         repeat(asked),
+        ended ? P.promptTraces.section(env, traces, asked.seeds > 1 && asked.temperature > 0) : "",
       );
     }
     out.append(

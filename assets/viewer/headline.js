@@ -218,13 +218,10 @@
       const summary = empty || !focus ? null : say(focus, base === focus ? null : base, runs);
       setText(this.text, summary ? summary.text : "Several tokens can arrive from one pass of a large model.");
       setText(this.mark, summary ? summary.same : "");
-      this.same.hidden =
-        !summary ||
-        !summary.same ||
-        race ||
-        ["error", "cut"].includes(this.board.state); /* an error and a tick contradict */
+      const failed = ["error", "cut"].includes(this.board.state);
+      this.same.hidden = !summary || !summary.same || race || failed; /* an error and a tick contradict */
       this.same.classList.toggle("long", this.mark.textContent.length > LONG);
-      const cost = summary && !race ? reason(focus, base, runs) : { pays: "", why: "" };
+      const cost = summary && !race && !failed ? reason(focus, base, runs) : { pays: "", why: "" };
       this.describe(empty ? null : this.board.header(), cost.why);
       setText(this.price, cost.pays);
       setText(this.busy, empty ? "" : SV.timing.busyWords(this.board.list()));

@@ -3,10 +3,16 @@ which method for a server."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import tarfile
+from base64 import b64encode
+
 import pytest
 
 from specviz.lab.recommend import recommend
 
+from ..viewer import sample
 from .conftest import ANSWERS, EVIL
 
 RUNS = [
@@ -99,6 +105,31 @@ def test_own_prompts_are_raced_as_one_with_median_and_interval(visit):
         assert page.evaluate("asked.at(-1)[1].prompts") == ["a\nb", "c"]
 
     ask_for(visit, use)
+
+
+def test_the_traces_of_a_set_open_on_the_board_and_are_saved_as_one_archive(visit, tmp_path):
+    lines = "".join(json.dumps(r) + "\n" for r in sample.race())
+    file = b64encode(gzip.compress(lines.encode())).decode()
+    traces = [{"prompt": n, "seed": 0, "file": file} for n in (0, 1)]
+
+    def use(page):
+        page.evaluate("panel.show('prompts')")
+        page.locator(".pn-body textarea").fill("one\ntwo")
+        page.click("text=Race them")
+        with page.expect_download() as got:
+            page.click("text=All as traces.tar")
+        got.value.save_as(tmp_path / "traces.tar")
+        page.evaluate("api.load([])")
+        page.click(".pn-repeat .pn-btn:text-is('2')")
+        page.wait_for_function("api.trace().length > 9 && tabs.length")
+        return page.evaluate("asked.find(([name]) => name === 'prompt_set')[1].traces")
+
+    answers = ANSWERS | {"prompt_set": SETS["prompt_set"] | {"traces": traces}}
+    assert visit(use, "lab", answers=answers) is True
+    with tarfile.open(tmp_path / "traces.tar") as archive:
+        assert archive.getnames() == ["prompt-1.jsonl.gz", "prompt-2.jsonl.gz"]
+        for name in archive.getnames():
+            assert gzip.decompress(archive.extractfile(name).read()).decode() == lines
 
 
 def test_times_of_own_prompts_that_cannot_be_are_not_named_and_a_fastest_is_named_beyond_the_spread_only(
