@@ -133,7 +133,9 @@ def run(
     hparams = job.hparams(recipe)
     features = Corrected(job, hparams, recipe)
     torch.manual_seed(job.seed)
-    model = build(features.target_info, hparams | {"block": features.drafter.block})
+    model = build(
+        features.target_info, hparams | {"block": features.drafter.block, "draft_tokens": features.tokens}
+    )
     runner = Runner(job, recipe, model, hparams, features.checkpoint_folder(recipe))
     if not runner.progress.step and hasattr(model, "begin"):
         model.begin(features.embedding.float(), features.head.float())

@@ -53,8 +53,13 @@ def kit_of(method, **how):
 
 
 def knobs_of(method):
-    """The defaults, with no gate that holds back what was found, and no likeness too small."""
-    free = {"caution": 0.0, "least": min((k.low for k in method.knobs if k.name == "least"), default=0)}
+    """The defaults, with no gate that holds back what was found, no likeness too small, and tokens that carry
+    their distribution where a method can draw them."""
+    free = {
+        "caution": 0.0,
+        "least": min((k.low for k in method.knobs if k.name == "least"), default=0),
+        "walk": "left to right",
+    }
     return method.read_knobs(
         {name: value for name, value in free.items() if any(k.name == name for k in method.knobs)}
     )

@@ -27,9 +27,9 @@ from .test_features import STEPS, history, job, material  # noqa: F401
 LATER = pytest.mark.thorough
 KINDS = (
     "domino",
-    *(pytest.param(kind, marks=LATER) for kind in ("dflash2", "lilicorr", "treeflash", "taps")),
+    *(pytest.param(kind, marks=LATER) for kind in ("dflash2", "lilicorr", "treeflash", "taps", "xpress")),
 )
-NAMES = ("domino", "dflash2", "lilicorr", "treeflash", "taps")
+NAMES = ("domino", "dflash2", "lilicorr", "treeflash", "taps", "xpress")
 
 
 def recipe(kind):

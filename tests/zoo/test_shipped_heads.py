@@ -263,6 +263,7 @@ CORRECTIONS = {
     "lilicorr": "lilicorr",
     "treeflash": "treeflash",
     "taps": "taps",
+    "xpress": "xpress",
 }  # kind -> a method
 
 

@@ -15,6 +15,7 @@ from specviz.drafters.heads.level_tree import LevelTree
 from specviz.drafters.heads.masked_block import BlockChain, BlockTree
 from specviz.drafters.heads.path_scores import Block, PathScores
 from specviz.methods.trained_heads.taps.taps_drafter import ReachTree
+from specviz.methods.trained_heads.xpress.xpress_drafter import RefinedBlock
 from specviz.models.heads import ready
 from specviz.policies import Fixed
 from specviz.training.job import Job
@@ -26,7 +27,7 @@ from ...exactness.enumeration import distance, joint, probs_of_engine
 from ...exactness.toys import PROMPT, begin, toy
 from ...models import tiny
 
-KINDS = ("domino", "treeflash", "lilicorr", "dflash2", "taps")
+KINDS = ("domino", "treeflash", "lilicorr", "dflash2", "taps", "xpress")
 VOCAB, PLACES = 12, 3
 
 
@@ -167,18 +168,44 @@ def restated_lilicorr(kit, head, block, path):
     return torch.stack(out)
 
 
+def restated_xpress(kit, head, block, path):
+    """One position after the other, every sum written out."""
+    w, out, rows = dict(head.named_parameters()), [], []
+    mean = sum(block.states) / len(block.states)
+    for place, token in enumerate(path):
+        fused = torch.cat(
+            [
+                w["down_h.weight"] @ block.states[place],
+                w["down_g.weight"] @ mean,
+                w["prev_proj.weight"] @ kit.target.embed([token])[0],
+            ]
+        )
+        rows.append(w["in_proj.weight"] @ fused)
+        x = torch.stack(
+            [
+                sum(w["mix"][channel, place, j] * rows[j][channel] for j in range(place + 1))
+                for channel in range(head.rank)
+            ]
+        )
+        gate = w["gate.weight"] @ x
+        x = x + w["down.weight"] @ (gate * torch.sigmoid(gate) * (w["up.weight"] @ x))
+        out.append(block.logits[place] + w["w2.weight"] @ x)
+    return torch.stack(out)
+
+
 RESTATED = {
     "domino": restated_domino,
     "dflash2": restated_dflash2,
     "treeflash": restated_treeflash,
     "lilicorr": restated_lilicorr,
+    "xpress": restated_xpress,
 }
 
 
 @pytest.mark.parametrize("kind", RESTATED)
 def test_scores_are_the_authors_arithmetic(kit, kind):
-    """Against restatements of jianuo-huang/Domino, SGLang 35371 (DFlash2), ETH-DISCO/TreeFlash e0c9c1c and
-    vLLM 57934 (LiLiCorr)."""
+    """Against restatements of jianuo-huang/Domino, SGLang 35371 (DFlash2), ETH-DISCO/TreeFlash e0c9c1c,
+    vLLM 57934 (LiLiCorr) and vLLM 54448 (XPress)."""
     block = material(kit)
     head, scores = opened(kit, kind, block)
     path = [5, *(int(block.logits[place].topk(2).indices[place % 2]) for place in range(PLACES - 1))]
@@ -422,3 +449,56 @@ TREES = {
 def test_the_best_nodes_of_a_tree_are_chosen_and_not_drawn(tree):
     wrong, make = TREES[tree]
     assert off(lambda kit: make(tree, kit)) < 1e-12 and off(lambda kit: make(wrong, kit)) > 1e-3
+
+
+def walked(kit, scores, root):
+    """The chain of best tokens, left to right."""
+    carry, path = scores.start(), [root]
+    for place in range(len(scores)):
+        logits, carry = scores.step(place, carry, torch.tensor(path[-1:]))
+        path.append(int(scores.expand_to_vocab(place, logits)[0].argmax()))
+    return path[1:]
+
+
+@torch.inference_mode()
+def test_a_refined_block_settles_from_the_left_at_the_chain_of_best_tokens(kit):
+    """Jacobi iteration of a causal refiner: after n passes the first n tokens are those of the walk from left
+    to right, whatever the block was."""
+    head = kit.head("xpress")
+    moved = 0
+    for seed in range(12):
+        block = material(kit, seed)
+        scores = head.open(block)
+        want = walked(kit, scores, 5)
+        guess = scores.ids[:, 0]
+        moved += guess.tolist() != want
+        for done in range(1, PLACES + 1):
+            before = torch.cat([torch.tensor([5]), guess[:-1]])
+            logits = scores.all_at_once(before)
+            guess = scores.ids.gather(1, logits.argmax(-1, keepdim=True))[:, 0]
+            assert guess[:done].tolist() == want[:done]
+    assert moved > 3, "the refiner changes blocks"
+
+
+def test_a_refined_block_is_drafted_and_noted_pass_by_pass(kit):
+    drafter = RefinedBlock(kit.head("dflash"), kit.head("xpress"), 8)
+    tree, state = drafted(kit, drafter)
+    [(kind, note)] = state.notes
+    with torch.inference_mode():
+        scores = drafter.scores(state, drafter.net.length)
+        assert list(tree.tokens) == walked(kit, scores, state.tokens[-1])
+    assert kind == "refined" and note["rows"][-1]["tokens"] == list(tree.tokens)
+    assert note["changed"][-1] == 0, "the last pass found the block settled"
+    one_pass, _ = drafted(kit, RefinedBlock(kit.head("dflash"), kit.head("xpress"), 1))
+    assert one_pass.tokens[0] == tree.tokens[0]
+
+
+class DrawnRefinedBlock(SaysDrawn, RefinedBlock):
+    """Wrong: the refined tokens are chosen, and recorded as drawn from the refined distribution."""
+
+
+def test_refined_tokens_are_chosen_and_not_drawn():
+    def make(kind):
+        return lambda kit: kind(kit.head("dflash"), kit.head("xpress"), 6)
+
+    assert off(make(RefinedBlock)) < 1e-12 and off(make(DrawnRefinedBlock)) > 1e-3
