@@ -1,10 +1,11 @@
 """Read GGUF files (llama.cpp's format, versions 2 and 3): metadata and tensors, decoded to float32.
 
 A file may be split into numbered parts (``model.gguf.part-01-of-13``, by split.py); they are joined in
-memory. The header is parsed here, because the reader of the package ``gguf`` trusts the lengths and counts
-that a file states, and takes 5 s for a vocabulary of 49,152 tokens. Blocks are decoded by the package.
-Every length is checked against the file's size before anything is allocated. Format:
-github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+memory. A model may lie in several files (``model-00001-of-00003.gguf``, by llama.cpp's llama-gguf-split): the
+first holds the metadata, each holds some of the tensors. The header is parsed here, because the reader of the
+package ``gguf`` trusts the lengths and counts that a file states, and takes 5 s for a vocabulary of 49,152
+tokens. Blocks are decoded by the package. Every length is checked against the file's size before anything is
+allocated. Format: github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor
 
 from .errors import ModelError
-from .split import parts_of
+from .split import parts_of, pieces_of
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -52,22 +53,24 @@ class TensorInfo:
     """The header entry of a tensor in a GGUF file.
 
     shape: as in torch (rows first); kind: the block type, a GGMLQuantizationType; start: offset of the
-    first byte; size: number of bytes.
+    first byte; size: number of bytes; data: bytes of the file that holds it.
     """
 
     shape: tuple[int, ...]
     kind: Any
     start: int
     size: int
+    data: np.ndarray
 
 
 def gguf_in(folder: Path) -> Path | None:
-    """Return the path of the GGUF file of a folder (its joined name if it is split into parts); None if
-    there is none. Raises ModelError if there are two."""
-    found = sorted({*folder.glob("*.gguf"), *(folder / name for name in parts_of(folder, ".gguf"))})
+    """Return the path of the GGUF file of a folder: its joined name if it is split into parts, the first piece
+    of a model in several files; None if there is none. Raises ModelError if there are two."""
+    found = {*folder.glob("*.gguf"), *(folder / name for name in parts_of(folder, ".gguf"))}
+    found = sorted({pieces_of(path)[0] for path in found})
     if len(found) > 1:
         raise ModelError(
-            f"{folder.name} has {len(found)} GGUF files; keep one of them, a model in one piece",
+            f"{folder.name} has {len(found)} GGUF files; keep one model",
             "gguf.several",
         )
     return found[0] if found else None
@@ -80,19 +83,45 @@ def gguf_weights(folder: Path) -> Path | None:
 
 
 class GGUFFile:
-    """A parsed GGUF file: ``metadata`` by key, ``tensors`` (TensorInfo) by name. Raises ModelError for a
-    broken or unknown file."""
+    """A parsed GGUF file: ``metadata`` by key, ``tensors`` (TensorInfo) by name. Of a model in several files
+    the name of any opens all of them. Raises ModelError for a broken or unknown file."""
 
     def __init__(self, path: Path):
+        self.metadata: dict[str, Any] = {}
+        self.tensors: dict[str, TensorInfo] = {}
+        pieces = pieces_of(path)
+        for number, piece in enumerate(pieces):
+            self._open(piece)
+            self._check_piece(number, len(pieces))
+        self.name = pieces[0].name
+
+    def _open(self, path: Path) -> None:
+        """Read the header of one file."""
         self.name = path.name
         self._data = self._map(path)
         self._view, self._at = self._data.data, 0
-        self.metadata: dict[str, Any] = {}
-        self.tensors: dict[str, TensorInfo] = {}
+        self._own: dict[str, Any] = {}  # metadata of this file
         try:
             self._parse()
         except UnicodeDecodeError:
             raise ModelError(f"{self.name} holds a name or a text that is not UTF-8", "gguf.utf8") from None
+        self.metadata = self._own | self.metadata
+
+    def _check_piece(self, number: int, count: int) -> None:
+        """Check what a file says of its place among the files of a model."""
+        said = self._own.get("split.no", 0), self._own.get("split.count", 1)
+        if said[1] not in (0, 1) and count == 1:
+            raise ModelError(
+                f"{self.name} is one of {str(said[1])[:40]} pieces of a model; give each the name that "
+                "llama-gguf-split gave it, and keep them in one folder",
+                "gguf.pieces",
+            )
+        if count > 1 and said != (number, count):
+            raise ModelError(
+                f"{self.name} says that it is piece {str(said[0])[:40]} of {str(said[1])[:40]}, counted from 0; "
+                f"its name says {number} of {count}",
+                "gguf.piece_number",
+            )
 
     def _map(self, path: Path) -> np.ndarray:
         """Return the file's bytes: memory-mapped, or joined from parts and checked against the checksum
@@ -142,20 +171,20 @@ class GGUFFile:
         tensors, keys = self._count(MOST_TENSORS, "tensors"), self._count(MOST_KEYS, "metadata keys")
         for _ in range(keys):
             key = self._text(LONGEST_NAME)
-            if key in self.metadata:
+            if key in self._own:
                 raise ModelError(f"{self.name} gives {key!r} twice", "gguf.twice")
-            self.metadata[key] = self._value(self._number("I"), key)
+            self._own[key] = self._value(self._number("I"), key)
         infos = {}
         for _ in range(tensors):
             name = self._text(LONGEST_NAME)
             dimensions = self._number("I")
-            if name in infos or not 0 < dimensions <= MOST_DIMENSIONS:
+            if name in infos or name in self.tensors or not 0 < dimensions <= MOST_DIMENSIONS:
                 raise ModelError(
                     f"{self.name} describes its tensor {name[:60]!r} in a way that cannot be read",
                     "gguf.tensor_entry",
                 )
             infos[name] = [self._number("Q") for _ in range(dimensions)], self._number("I"), self._number("Q")
-        align = self.metadata.get("general.alignment", 32)
+        align = self._own.get("general.alignment", 32)
         if type(align) is not int or not 0 < align <= 2**16 or align & (align - 1):
             raise ModelError(
                 f"general.alignment of {self.name} is {str(align)[:40]}, which is no power of two",
@@ -181,7 +210,7 @@ class GGUFFile:
                     f"{self.name} is cut short: {name} would end at byte {base + offset + size:,} of {len(self._data):,}",
                     "gguf.cut_short",
                 )
-            self.tensors[name] = TensorInfo(tuple(reversed(shape)), kind, base + offset, size)
+            self.tensors[name] = TensorInfo(tuple(reversed(shape)), kind, base + offset, size, self._data)
 
     def _take(self, size: int) -> memoryview:
         """Return the next bytes of the header."""
@@ -248,15 +277,21 @@ class GGUFFile:
         return texts
 
     # --- tensors -----------------------------------------------------------------------------------------------------------
-    def tensor(self, name: str) -> Tensor:
-        """Return a tensor, decoded to float32. Raises ModelError for block types that the package gguf
-        cannot decode."""
+    def tensor(self, name: str, index: int | None = None) -> Tensor:
+        """Return a tensor, decoded to float32, or with an ``index`` this entry of its first dimension. Raises
+        ModelError for block types that the package gguf cannot decode."""
         from gguf import GGML_QUANT_SIZES
         from gguf.quants import dequantize
 
-        info, out = self.tensors[name], np.empty(prod(self.tensors[name].shape), np.float32)
+        info = self.tensors[name]
+        shape, start, size = info.shape, info.start, info.size
+        if index is not None:
+            size //= shape[0]
+            start += index * size
+            shape = shape[1:]
+        out = np.empty(prod(shape), np.float32)
         numbers, width = GGML_QUANT_SIZES[info.kind]
-        data = self._data[info.start : info.start + info.size].view(np.ndarray).reshape(-1, width)
+        data = info.data[start : start + size].view(np.ndarray).reshape(-1, width)
         try:  # in slices of one row each: the package goes through 16 rows at a time, which is slow for short ones
             for at in range(0, len(data), SLICE):
                 out[at * numbers : (at + SLICE) * numbers] = dequantize(
@@ -267,4 +302,4 @@ class GGUFFile:
                 f"{name} of {self.name} has {info.kind.name} blocks, which the package gguf cannot decode",
                 "gguf.block_decoder",
             ) from None
-        return torch.from_numpy(out).view(info.shape)
+        return torch.from_numpy(out).view(shape)

@@ -1,7 +1,8 @@
 """Split files into parts that ordinary git hosts accept (at most 10 MB each), and join them again.
 
 The parts of a safetensors shard are joined once, in a cache folder with links to the other files of the
-model. A GGUF file is joined in memory when it is read (gguf_reader.py).
+model. A GGUF file is joined in memory when it is read (gguf_reader.py). llama.cpp splits a GGUF model its own
+way, into files that are read one by one (``pieces_of``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from .errors import ModelError
 LARGEST = 10 * 2**20  # bytes: the largest file that git hosts accept without LFS
 PART = 8_000_000  # bytes
 HEADS = "heads"  # folder in a target's folder: the heads and drafts that were trained for it
+MOST_PIECES = 1000  # GGUF files of a model
+_PIECE = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")  # a name that llama-gguf-split gives
 _PART = re.compile(r"(.+\.(?:safetensors|gguf))\.part-(\d{2})-of-(\d{2})")
 
 
@@ -80,6 +83,21 @@ def parts_of(folder: Path, ending: str) -> dict[str, list[Path]]:
         ) > 1:
             raise ModelError(f"{folder.name} lacks a part of {shard}", "checkpoint.lacks_part")
     return {shard: [file for *_, file in parts] for shard, parts in found.items()}
+
+
+def pieces_of(path: Path) -> list[Path]:
+    """Return the files of the model that a GGUF file belongs to, in order: by their names, whether they exist
+    or not."""
+    match = _PIECE.fullmatch(path.name)
+    if match is None or not 0 < int(match[3]) <= MOST_PIECES:
+        return [path]
+    return [path.with_name(f"{match[1]}-{at:05d}-of-{match[3]}.gguf") for at in range(1, int(match[3]) + 1)]
+
+
+def model_name(name: str) -> str:
+    """Return the name of a GGUF file without its ending and its number among several."""
+    match = _PIECE.fullmatch(name)
+    return match[1] if match else name.removesuffix(".gguf")
 
 
 def _join(folder: Path, shards: dict[str, list[Path]], place: Path) -> None:

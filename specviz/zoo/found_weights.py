@@ -1,7 +1,7 @@
 """Find heads and draft models that recipes trained for a target by their config.json, without entries in
 models.yaml.
 
-They are in ``<target's folder>/heads/<kind>`` or in a folder next to the target's. Their config.json
+They are in ``<target's folder>/heads/<kind>`` or in a folder next to the target's, or next to its GGUF file. Their config.json
 contains ``{"specviz": {"kind": "glide", "target": "SmolLM2-135M-Instruct"}}``; the methods declare the
 kinds (core.method.Trained)."""
 
@@ -31,11 +31,14 @@ def mark(kind: str, target: str) -> dict[str, Any]:
 def found_weights(target: str, folder: Path) -> list[tuple[str, str, str, Path]]:
     """Return (name, role, kind, folder) of every head and draft model that was trained for a target.
     target: its name; folder: its checkpoint folder."""
-    folder = folder.parent if folder.suffix == ".gguf" else folder
+    own: list[tuple[Path, str, str]] = []
+    if folder.suffix == ".gguf":
+        folder = folder.parent
+        own = _marked(folder)
     inside = [(f"{target}-{place.name}", kind, place) for place, kind, _ in _marked(folder / FOLDER)]
     beside = [
         (place.name, kind, place)
-        for place, kind, whose in _marked(folder.parent)
+        for place, kind, whose in [*own, *_marked(folder.parent)]
         if whose in (target, folder.name)
     ]
     return [(name, role, kind, place) for name, kind, place in inside + beside if (role := _role(kind))]

@@ -20,6 +20,8 @@ CLASSES = {
     "llama": ("llama", "LlamaForCausalLM"),
     "qwen2": ("qwen2", "Qwen2ForCausalLM"),
     "qwen3": ("qwen3", "Qwen3ForCausalLM"),
+    "qwen3moe": ("qwen3_moe", "Qwen3MoeForCausalLM"),
+    "lfm2": ("lfm2", "Lfm2ForCausalLM"),
     "smollm3": ("smollm3", "SmolLM3ForCausalLM"),
     "granite": ("granite", "GraniteForCausalLM"),
     "olmo2": ("olmo2", "Olmo2ForCausalLM"),
@@ -55,7 +57,14 @@ MULTIPLIERS = {  # Granite's: the name of transformers -> the file's
     "logits_scaling": "logit_scale",
 }
 WITHOUT_ROTATION = 4  # one of so many layers of SmolLM3; files do not say it
+EXPERTS = {  # of a mixture: the name of transformers -> the file's
+    "num_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+}
 MORE = {
+    "qwen3moe": set(EXPERTS.values()),
+    "lfm2": {"shortconv.l_cache"},
     "granite": set(MULTIPLIERS.values()),
     "gemma2": WINDOW | {"attn_logit_softcapping", "final_logit_softcapping"},
     "gemma3": WINDOW | {"rope.freq_base_swa", "attention.sliding_window_pattern"},
@@ -82,6 +91,7 @@ def config_of(file: GGUFFile) -> dict[str, Any]:
     hidden = whole("embedding_length")
     layers = whole("block_count")
     heads = whole("attention.head_count")
+    key_heads = _key_heads(file, kind, layers, heads)
     size = whole("attention.key_length", 256 if kind.startswith("gemma") else hidden // heads or 1)
     for key in ("attention.value_length", "rope.dimension_count"):
         if whole(key, size) != size:
@@ -102,7 +112,7 @@ def config_of(file: GGUFFile) -> dict[str, Any]:
         "hidden_size": hidden,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": whole("attention.head_count_kv", heads),
+        "num_key_value_heads": max(key_heads),
         "head_dim": size,
         "intermediate_size": whole("feed_forward_length"),
         "max_position_embeddings": whole("context_length"),
@@ -118,6 +128,25 @@ def config_of(file: GGUFFile) -> dict[str, Any]:
             token if type(token) is int else None
         )
     return config | _extras(file, kind, config)
+
+
+def _key_heads(file: GGUFFile, kind: str, layers: int, heads: int) -> list[int]:
+    """Return the number of key heads of each layer; 0 for a layer without attention, which only LFM2 has."""
+    found = file.metadata.get(f"{kind}.attention.head_count_kv")
+    if kind != "lfm2" or not isinstance(found, list):
+        return [positive_integer(file, f"{kind}.attention.head_count_kv", heads)] * layers
+    if (
+        len(found) != layers
+        or not all(type(one) is int for one in found)
+        or len({0, *found}) != 2
+        or min(found) < 0
+    ):
+        raise ModelError(
+            f"{file.name} says {kind}.attention.head_count_kv is {str(found)[:40]}, where {layers} numbers must stand, "
+            "0 or one other",
+            "gguf.key_heads",
+        )
+    return found
 
 
 def _check_keys(file: GGUFFile, kind: str) -> None:
@@ -141,11 +170,6 @@ def _check_keys(file: GGUFFile, kind: str) -> None:
             raise ModelError(
                 f"{file.name} is of the architecture {kind} and holds the key {key[:60]}", "gguf.unknown_key"
             )
-    if positive_integer(file, "split.count", 1) > 1:
-        raise ModelError(
-            f"{file.name} is one of {file.metadata['split.count']} pieces of a model; llama-gguf-split --merge joins them",
-            "gguf.pieces",
-        )
 
 
 def _number(file: GGUFFile, key: str, default: float | None = None) -> float:
@@ -212,7 +236,7 @@ def _llama3(file: GGUFFile, base: dict[str, float], size: int) -> dict[str, Any]
 def _extras(file: GGUFFile, kind: str, config: dict[str, Any]) -> dict[str, Any]:
     """Return keys that only some families have, or name differently."""
     found: dict[str, Any] = {}
-    if kind in ("llama", "qwen2", "qwen3", "smollm3", "granite", "olmo2"):
+    if kind in ("llama", "qwen2", "qwen3", "qwen3moe", "smollm3", "granite", "olmo2"):
         found |= {"hidden_act": "silu", "attention_bias": kind == "qwen2"}
     if kind == "qwen2":
         found |= {"use_sliding_window": False}
@@ -221,6 +245,8 @@ def _extras(file: GGUFFile, kind: str, config: dict[str, Any]) -> dict[str, Any]
         found |= {"hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh"}
     if kind == "smollm3":
         found |= {"no_rope_layer_interval": WITHOUT_ROTATION, "use_sliding_window": False}
+    if kind in ("qwen3moe", "lfm2"):
+        found |= _experts(file) if kind == "qwen3moe" else _lfm2(file, config)
     if kind == "granite":
         found |= {name: _number(file, f"granite.{key}") for name, key in MULTIPLIERS.items()}
     if WINDOW <= MORE.get(kind, set()):
@@ -248,3 +274,21 @@ def _extras(file: GGUFFile, kind: str, config: dict[str, Any]) -> dict[str, Any]
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
             found[key] = _number(file, f"gemma2.{key}")
     return found
+
+
+def _experts(file: GGUFFile) -> dict[str, Any]:
+    """Return the keys of Qwen 3's mixture of experts, which llama.cpp runs with normalised weights."""
+    sizes = {name: positive_integer(file, f"qwen3moe.{key}") for name, key in EXPERTS.items()}
+    return sizes | {"norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
+
+
+def _lfm2(file: GGUFFile, config: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of LFM2: which layers attend, and the width of the others' convolution."""
+    counts = _key_heads(file, "lfm2", config["num_hidden_layers"], config["num_attention_heads"])
+    return {
+        "norm_eps": config["rms_norm_eps"],
+        "conv_L_cache": positive_integer(file, "lfm2.shortconv.l_cache"),
+        "conv_bias": False,
+        "block_auto_adjust_ff_dim": False,
+        "layer_types": ["full_attention" if count else "conv" for count in counts],
+    }

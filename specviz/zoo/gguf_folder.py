@@ -13,7 +13,7 @@ from pathlib import Path
 from ..checkpoints.gguf_names import GGUFTensors
 from ..checkpoints.gguf_reader import GGUFFile
 from ..checkpoints.sizes import check_config
-from ..checkpoints.split import cache_folder
+from ..checkpoints.split import cache_folder, model_name, pieces_of
 from ..checkpoints.weights import ModelError
 from .gguf_config import config_of
 from .gguf_tokenizer import NOTES_FILE, save_tokenizer, tokenizer_notes
@@ -22,15 +22,19 @@ FORMAT = 2  # of the folder: another number makes every folder anew
 
 
 def folder_of(path: Path) -> Path:
-    """Return the checkpoint folder of a GGUF file. Raises ModelError for a broken or unsupported file,
+    """Return the checkpoint folder of a GGUF file, or of a model in several. Raises ModelError for a broken or unsupported file,
     before anything is written."""
     path = path.absolute()  # the hub's cache links to files without an ending
     try:
-        stat = path.stat()
+        pieces = pieces_of(path)
+        stats = [piece.stat() for piece in pieces]
     except OSError as error:
-        raise ModelError(f"{path.name} cannot be read: {error.strerror}", "gguf.read") from None
-    mark = hashlib.sha256(f"{FORMAT} {path} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:12]
-    place = cache_folder() / f"{path.stem}-{mark}"
+        raise ModelError(
+            f"{Path(error.filename).name} cannot be read: {error.strerror}", "gguf.read"
+        ) from None
+    told = " ".join(f"{piece} {stat.st_size} {stat.st_mtime_ns}" for piece, stat in zip(pieces, stats))
+    mark = hashlib.sha256(f"{FORMAT} {told}".encode()).hexdigest()[:12]
+    place = cache_folder() / f"{model_name(path.name)}-{mark}"
     if place.is_dir():
         return place
     file = GGUFFile(path)
@@ -42,7 +46,8 @@ def folder_of(path: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as made:
             inner = Path(made) / "whole"
             inner.mkdir()
-            (inner / path.name).symlink_to(path)
+            for piece in pieces:
+                (inner / piece.name).symlink_to(piece)
             ends = save_tokenizer(file, inner)
             (inner / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
             (inner / "generation_config.json").write_text(

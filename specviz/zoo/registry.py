@@ -22,7 +22,7 @@ import yaml
 
 from .. import ROOT
 from ..checkpoints.errors import one_line, shown
-from ..checkpoints.split import has_weights
+from ..checkpoints.split import has_weights, model_name, pieces_of
 from ..core.errors import CodedError, code_of
 from ..methods import draft_kinds, head_kinds, trained_parts
 from .found_weights import found_weights
@@ -262,7 +262,7 @@ class Register:
             return self.entries[asked]
         hub, _, revision = asked.partition("@")
         if place:
-            return Entry(place.name.removesuffix(GGUF), path=place)
+            return Entry(model_name(place.name), path=place)
         if not named_only and (asked.startswith((".", "/", "~")) or asked.endswith(GGUF)):
             raise ZooError(f"There is no folder and no GGUF file {asked[:200]!r}.", "model.no_file")
         if not named_only and HUB_ID.fullmatch(hub):
@@ -658,9 +658,14 @@ def _download(entry: Entry, local_only: bool) -> Path:
     import huggingface_hub as hub
 
     if entry.gguf:
-        return Path(
-            hub.hf_hub_download(entry.hub, entry.gguf, revision=entry.revision, local_files_only=local_only)
-        )
+        return [
+            Path(
+                hub.hf_hub_download(
+                    entry.hub, piece.name, revision=entry.revision, local_files_only=local_only
+                )
+            )
+            for piece in pieces_of(Path(entry.gguf))
+        ][0]
     found = Path(
         hub.snapshot_download(
             entry.hub,

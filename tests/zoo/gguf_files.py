@@ -19,10 +19,13 @@ HEADS = 4
 LAYERS = 3
 SIZE = 32
 INNER = 96
+EXPERTS = 4
 ARCHITECTURES = {
     "llama": "Llama",
     "qwen2": "Qwen2",
     "qwen3": "Qwen3",
+    "qwen3moe": "Qwen3Moe",
+    "lfm2": "Lfm2",
     "smollm3": "SmolLM3",
     "granite": "Granite",
     "olmo2": "Olmo2",
@@ -37,8 +40,22 @@ def network(kind: str, seed: int = 0, **more: Any) -> torch.nn.Module:
     """A random network of an architecture, as transformers makes it."""
     name = ARCHITECTURES[kind]
     size = {} if kind == "phi3" else {"head_dim": SIZE}
-    if kind in ("llama", "qwen2", "phi3", "smollm3", "granite", "olmo2"):
+    if kind in ("llama", "qwen2", "phi3", "smollm3", "granite", "olmo2", "lfm2"):
         size = {}
+    if kind == "qwen3moe":
+        size |= {
+            "num_experts": EXPERTS,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 32,
+            "norm_topk_prob": True,
+        }
+    if kind == "lfm2":
+        size = {
+            "full_attn_idxs": [1],
+            "conv_L_cache": 3,
+            "block_auto_adjust_ff_dim": False,
+            "norm_eps": 1e-5,
+        }
     if kind == "granite":
         size = {
             "attention_multiplier": 0.2,
@@ -66,7 +83,7 @@ def network(kind: str, seed: int = 0, **more: Any) -> torch.nn.Module:
         intermediate_size=INNER,
         max_position_embeddings=256,
         rms_norm_eps=1e-5,
-        tie_word_embeddings=kind.startswith("gemma"),
+        tie_word_embeddings=kind.startswith("gemma") or kind == "lfm2",
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=0,
@@ -132,6 +149,10 @@ def write(
             "attn_logit_softcapping": config.attn_logit_softcapping,
             "final_logit_softcapping": config.final_logit_softcapping,
         }
+    if kind == "qwen3moe":
+        described |= {"expert_count": EXPERTS, "expert_used_count": 2, "expert_feed_forward_length": 32}
+    if kind == "lfm2":
+        described |= {"attention.head_count_kv": [0, 2, 0], "shortconv.l_cache": 3, "vocab_size": VOCAB}
     if kind == "gemma3":
         described["rope.freq_base_swa"] = 1000.0
     metadata = {f"{kind}.{key}": value for key, value in described.items()} | vocabulary(pre) | (keys or {})
@@ -141,8 +162,17 @@ def write(
     for name, weight in net.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        there = names.get_name(name, (".weight", ".bias"))
         weight = weight.float()
+        if name.endswith("experts.gate_up_proj"):  # transformers keeps both in one
+            at = f"blk.{name.split('.')[2]}"
+            gate, up = weight.chunk(2, 1)
+            done |= {f"{at}.ffn_gate_exps.weight": gate.numpy(), f"{at}.ffn_up_exps.weight": up.numpy()}
+            continue
+        there = names.get_name(name, (".weight", ".bias"))
+        if name.endswith("experts.down_proj"):
+            there = f"{there}.weight"
+        if there.endswith("shortconv.conv.weight"):
+            weight = weight[:, 0]
         if kind in ("llama", "smollm3", "granite") and (".attn_q." in there or ".attn_k." in there):
             weight = neighbours(weight, HEADS if ".attn_q." in there else 2)
         if kind.startswith("gemma") and there.endswith("norm.weight"):

@@ -14,6 +14,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from specviz import ZooError, load
 from specviz.checkpoints.gguf_names import GGUFTensors
@@ -27,12 +28,14 @@ from specviz.run import Session, SessionError, collect
 from specviz.training.job import fingerprint
 from specviz.zoo import forget
 from specviz.zoo.backends import FORWARDS
+from specviz.zoo.found_weights import mark
 from specviz.zoo.gguf_export import export
 from specviz.zoo.gguf_tokenizer import ENDS, NOTES, end_names, save_tokenizer, tokenizer_notes
 from specviz.zoo.registry import register
 from specviz.zoo.tokenizer import open_tokenizer
 
 from ..message_codes import refuses
+from ..models import tiny
 from ..run.fakes import byte_level
 from . import checkpoints, gguf_files
 
@@ -62,9 +65,8 @@ def test_a_file_runs_as_transformers_runs_the_network_it_was_made_from(tmp_path,
     loaded = load(str(tmp_path / "m.gguf"))
     with torch.no_grad():
         want = net(torch.tensor([IDS])).logits[0]
-    assert loaded.name == "m" and loaded.backend.name == (
-        "fast" if kind in ("llama", "qwen2", "qwen3") else "hf"
-    )
+    backend = {"llama": "fast", "qwen2": "fast", "qwen3": "fast", "lfm2": "tree_scan"}.get(kind, "hf")
+    assert loaded.name == "m" and loaded.backend.name == backend
     assert torch.allclose(logits(loaded.model, IDS), want, atol=2e-3, rtol=1e-3)
     hf = FORWARDS["hf"].load(loaded.folder, CPU)
     assert torch.allclose(logits(hf, IDS), want, atol=2e-3, rtol=1e-3)
@@ -293,6 +295,7 @@ def refused(path: Path, match: str) -> str:
         ({"llama.attention.causal": False}, "attention.causal"),
         ({"llama.rope.scaling.attn_factor": 0.5}, "attn_factor"),
         ({"split.count": 3}, "pieces"),
+        ({"split.count": "x"}, "pieces"),
         ({"qwen2.block_count": 3}, "qwen2.block_count"),
         ({"tokenizer.ggml.model": "bert"}, "bert"),
         ({"tokenizer.ggml.pre": "odd"}, "odd"),
@@ -427,6 +430,122 @@ def test_two_files_in_a_folder_are_refused(tmp_path):
         (tmp_path / name).write_bytes(b"GGUF")
     with refuses(ModelError, "gguf.several", 2):
         gguf_in(tmp_path)
+
+
+# --- several files ----------------------------------------------------------------------------------------------------------
+def split(path: Path, sizes: tuple[int, ...], said: dict[int, dict[str, int]] | None = None) -> list[Path]:
+    """Write a model's tensors into files of so many tensors each, as llama-gguf-split does: the first has the
+    metadata. said: what a piece says of itself instead."""
+    whole, found, at = gguf.GGUFReader(path), [], 0
+    for number, size in enumerate(sizes):
+        name = path.with_name(f"{path.stem}-{number + 1:05d}-of-{len(sizes):05d}.gguf")
+        writer = gguf.GGUFWriter(str(name), "")
+        writer.kv_data[0].clear()
+        if number == 0:
+            for key, one in whole.fields.items():
+                if not key.startswith("GGUF."):
+                    gguf_files.add(writer, key, one.contents())
+        told = {"split.no": number, "split.count": len(sizes), "split.tensors.count": len(whole.tensors)}
+        for key, value in (told | (said or {}).get(number, {})).items():
+            gguf_files.add(writer, key, value)
+        for one in whole.tensors[at : at + size]:
+            writer.add_tensor(one.name, one.data, raw_dtype=one.tensor_type)
+        at += size
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        found.append(name)
+    assert at == len(whole.tensors)
+    path.unlink()
+    return found
+
+
+@pytest.mark.parametrize("opened", [0, 2])
+def test_a_model_in_several_files_is_the_model_in_one(tmp_path, opened):
+    """Whichever of its files is named."""
+    gguf_files.write(tmp_path / "m.gguf", "qwen2", blocks="Q8_0")
+    whole = GGUFTensors(GGUFFile(tmp_path / "m.gguf"))
+    want = {name: whole.get(name) for name in whole.names}
+    before = logits(load(str(tmp_path / "m.gguf")).model, IDS)
+    pieces = split(tmp_path / "m.gguf", (5, 20, len(want) - 25))
+    parts = GGUFTensors(GGUFFile(pieces[opened]))
+    assert parts.names == whole.names and all(torch.equal(parts.get(name), want[name]) for name in want)
+    loaded = load(str(pieces[opened]))
+    assert loaded.name == "m" and gguf_in(tmp_path) == pieces[0]
+    assert torch.equal(logits(loaded.model, IDS), before)
+    first_folder = loaded.folder
+    pieces[1].touch()
+    assert load(str(pieces[0])).folder != first_folder, "a later file changed"
+
+
+@pytest.mark.parametrize(
+    "spoil, code",
+    [
+        (lambda pieces: pieces[1].unlink(), "gguf.read"),
+        (lambda pieces: pieces[1].write_bytes(pieces[2].read_bytes()), "gguf.piece_number"),
+        (lambda pieces: pieces[1].write_bytes(pieces[1].read_bytes()[:-40]), "gguf.cut_short"),
+        (lambda pieces: pieces[1].write_bytes(b"GGUF"), "gguf.header"),
+    ],
+)
+def test_a_missing_or_foreign_piece_is_found(tmp_path, spoil, code):
+    gguf_files.write(tmp_path / "m.gguf")
+    pieces = split(tmp_path / "m.gguf", (5, 20, 5))
+    spoil(pieces)
+    with refuses(ZooError, code):
+        load(str(pieces[0]))
+
+
+def test_a_tensor_in_two_pieces_is_found(tmp_path):
+    gguf_files.write(tmp_path / "m.gguf")
+    pieces = split(tmp_path / "m.gguf", (5, 20, 5))
+    (tmp_path / "other").mkdir()
+    gguf_files.write(tmp_path / "other" / "m.gguf")
+    pieces[1].write_bytes(split(tmp_path / "other" / "m.gguf", (2, 23, 5))[1].read_bytes())
+    with refuses(ModelError, "gguf.tensor_entry"):
+        GGUFFile(pieces[0])
+
+
+def test_every_file_of_a_hub_model_is_fetched(tmp_path, monkeypatch):
+    gguf_files.write(tmp_path / "m.gguf")
+    pieces = split(tmp_path / "m.gguf", (5, 20, 5))
+    fetched = []
+
+    def download(repo, name, revision, local_files_only=False):
+        fetched.append(name)
+        return str(tmp_path / name)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    lines = "default: a\nbackends: {fast: [llama]}\nmodels:\n  a: {hub: o/n, revision: %s, gguf: %s}\n"
+    (tmp_path / "models.yaml").write_text(lines % ("a" * 40, pieces[0].name))
+    monkeypatch.setenv("SPECVIZ_MODELS", str(tmp_path / "models.yaml"))
+    assert load("a").model.open() is not None and fetched == [piece.name for piece in pieces]
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+@pytest.mark.parametrize("place", ["heads/{kind}", "my-{kind}"])
+def test_heads_beside_a_file_are_found_and_draft_for_it(tmp_path, place, pieces):
+    """One's own EAGLE and Medusa heads, in a folder next to a GGUF file: the text stays the model's."""
+    path = tmp_path / "own" / "m.gguf"
+    path.parent.mkdir()
+    gguf_files.write(path)
+    if pieces:
+        path = split(path, (5, 20, 5))[0]
+    on = tiny.body(load(str(path)).open_target())
+    for kind in ("medusa", "eagle"):
+        made, folder = tiny.head(kind, on), path.parent / place.format(kind=kind)
+        folder.mkdir(parents=True)
+        save_file(
+            {key: tensor.clone() for key, tensor in made.state_dict().items()}, folder / "model.safetensors"
+        )
+        (folder / "config.json").write_text(json.dumps(made.config | mark(kind, "m")))
+    forget()
+    loaded = load(str(path))
+    assert loaded.heads.capabilities == {"head:medusa", "head:eagle"}
+    plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
+    for method in ("medusa", "eagle", "eagle2"):
+        found = collect(Session(loaded, method).run("the cat", 12))
+        assert found.token_ids == plain.token_ids and found.metrics["drafted"] > 0
 
 
 # --- parts, and the embedded file --------------------------------------------------------------------------------------------
