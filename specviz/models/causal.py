@@ -69,16 +69,19 @@ class CausalModel(nn.Module):
         places: Tensor | None = None,
         mask: Tensor | None = None,
         past: list[KV] | None = None,
+        added: Tensor | None = None,
     ) -> tuple[Tensor, list[KV]]:
         """Training: return the hidden states [batch, n, hidden] after the final norm, and every layer's
         keys and values of the past and of these tokens. ids: token ids [batch, n]; places: positions
         [batch, n]; mask: bool [batch, 1, n, past + n], True where a token may attend; past: keys and values
-        that ``rows`` returned for earlier tokens. Without positions and mask each sequence is one causal
-        text."""
+        that ``rows`` returned for earlier tokens; added [batch, n, hidden]: added to the embeddings. Without
+        positions and mask each sequence is one causal text."""
         longest = ids.shape[1] if places is None else int(places.max()) + 1
         angles = angles_of(self.config, self.sizes.head_dim, longest, ids.device)
         angles = angles if places is None else angles[places][:, None]
         x, kept = self.model.embed_tokens(ids), []
+        if added is not None:
+            x = x + added
         for index, layer in enumerate(self.model.layers):
             x, kv = layer(x, angles, past[index] if past else None, mask)
             kept.append(kv)

@@ -86,11 +86,14 @@ class MaskedRows(RowCache):
         super().__init__(model.fused)
         self.mask_token, self.expand = model.mask_token, model.expand
 
-    def draft(self, ids: list[int], masks: int) -> Tensor:
+    def draft(self, ids: list[int], masks: int, added: Tensor | None = None) -> Tensor:
         """Append the tokens ``ids`` of the text, run them and ``masks`` mask tokens in one pass, and return
-        logits [1 + masks, width]: after the last token and after each mask."""
+        logits [1 + masks, width]: after the last token and after each mask. added [ids, hidden]: added to the
+        embeddings of the tokens."""
         net = self.net
         rows = net.embed(token_tensor(net.device, [*ids, *[self.mask_token] * masks]))
+        if added is not None:
+            rows = torch.cat([rows[: len(ids)] + added.to(rows), rows[len(ids) :]])
         return self.expand(net.head(net.norm_final(self.read(rows, passing=masks)[-1 - masks :])))
 
 

@@ -68,5 +68,35 @@
     }
   }
 
+  /* A head that learns from the target's rows: what it had in common with the target, beside what it had as it came. */
+  function distilled(host, notes, c) {
+    const d = notes[0] || {},
+      steps = c.history().filter(({ data }) => data && num(data.now) !== null);
+    host.append(
+      say(
+        "The head has learned " + count(int(d.updates, 0), "time") + "; ",
+        int(d.waiting, 0) + " of " + count(int(d.every, 1), "round") + " are gathered for the next.",
+      ),
+    );
+    if (!steps.length) return;
+    const points = (name) => steps.map(({ round, data }) => [round, num(data[name], 0)]),
+      now = points("now"),
+      before = points("before");
+    host.append(
+      say("What head and target find likely, together, at each step of learning. Thin line: the head as it came."),
+    );
+    line(host, {
+      name: "Agreement at the steps of learning",
+      width: c.width,
+      series: [
+        { points: now, dots: now.length < 2, end: "learned " + short(now[now.length - 1][1]) },
+        { points: before, cls: "thin", step: true, end: "as it came " + short(before[before.length - 1][1]) },
+      ],
+      most: 1,
+      right: 120,
+    });
+  }
+
+  SV.lens.distilled = { title: "The head learns", draw: distilled };
   SV.lens.overlap = { title: "Agreement with the target", draw };
 })();

@@ -76,6 +76,13 @@ class FeatureModel:
         self._waiting = [features] if len(features) else []
         self._tip = None
 
+    def restart(self, features: Tensor, first: int) -> None:
+        """Read the text again from position ``first`` on, with other weights. features [n, layers * hidden]: the
+        target's hidden states of all tokens from there to before the root."""
+        self.rows.restart(first)
+        self._waiting = [features]
+        self._tip = None
+
     def read_features(self, scores: Scores) -> Tensor:
         """Return the target's hidden states that the head reads, those of several layers concatenated: [n,
         layers * hidden]."""

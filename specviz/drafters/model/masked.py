@@ -29,12 +29,17 @@ class MaskedDraft(Drafter):
             return DraftTree()
         return draw_independent(self._guesses(state.tokens, budget.gamma - 1), state, budget)
 
+    def added(self, first: int, count: int) -> Tensor | None:
+        """Return what is added to the embeddings of ``count`` tokens of the text from position ``first`` on, [count,
+        hidden]; None for nothing."""
+        return None
+
     def _guesses(self, tokens: list[int], masks: int) -> Tensor:
         """Return logits [1 + masks, vocab] after the text."""
         # the last token is always recomputed: its row predicts the first draft token
         held = min(common_prefix_length(self.text, tokens), len(tokens) - 1)
         self.rows.crop(held)
         with torch.inference_mode():
-            rows = self.rows.draft(tokens[held:], masks)
+            rows = self.rows.draft(tokens[held:], masks, self.added(held, len(tokens) - held))
         self.text = list(tokens)
         return rows
