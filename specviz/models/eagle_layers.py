@@ -168,11 +168,8 @@ class Attention(nn.Module):
         )
         q, k = (_rotated(part, angles).type_as(v) for part in self._normed(q, k))
         kv = (k, v) if past is None else (torch.cat([past[0], k], 2), torch.cat([past[1], v], 2))
-        if isinstance(mask, int):
-            return self.o_proj(rollout_attention(q, *kv, mask).transpose(1, 2).flatten(2)), kv
-        group = self.sizes.heads // self.sizes.kv_heads
-        keys, values = (part.repeat_interleave(group, 1) for part in kv)
-        y = F.scaled_dot_product_attention(q, keys, values, mask, is_causal=mask is None)
+        seen = isinstance(mask, Tensor)
+        y = masked_attention(q, *kv, mask) if seen else rollout_attention(q, *kv, mask or 0)
         return self.o_proj(y.transpose(1, 2).flatten(2)), kv
 
     def _normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -219,6 +216,17 @@ class Attention(nn.Module):
                 weight.mul_(factor.repeat_interleave(each).view(-1, *[1] * (weight.dim() - 1)))
 
 
+def masked_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Return the attention [batch, heads, n, head_dim] of queries q [batch, heads, n, head_dim] to keys and values
+    k, v [batch, kv_heads, m, head_dim]; mask [n, m] or [batch, 1, n, m]: True where a query may look.
+
+    Two products: on a processor the backward pass of torch's fused attention takes several times as long."""
+    rows = (q * q.shape[3] ** -0.5).unflatten(1, (k.shape[1], -1)).flatten(2, 3)
+    seen = mask if mask.dim() == 2 else mask[:, :, None]
+    scores = (rows @ k.mT).unflatten(2, (-1, q.shape[2])).masked_fill(~seen, -torch.inf)
+    return (scores.softmax(-1).flatten(2, 3) @ v).unflatten(2, (-1, q.shape[2])).flatten(1, 2)
+
+
 def rollout_attention(q: Tensor, k: Tensor, v: Tensor, step: int) -> Tensor:
     """Return the attention [batch, heads, n, head_dim] of queries q [batch, heads, n, head_dim] in step ``step``
     (from 0) of a training rollout; k, v [batch, kv_heads, (step + 1) * n, head_dim]: of all its steps.
@@ -233,7 +241,9 @@ def rollout_attention(q: Tensor, k: Tensor, v: Tensor, step: int) -> Tensor:
     seen = torch.ones(n, n, dtype=torch.bool, device=q.device).tril(-step)
     scores = [(rows.flatten(2, 3) @ first_keys.mT).unflatten(2, (-1, n)).masked_fill(~seen, -torch.inf)]
     place = torch.arange(n, device=q.device)[:, None]
-    for shift, key in zip(range(step - 1, -1, -1), keys):  # positions by which it is before the row
+    for shift, key in zip(
+        range(step - 1, -1, -1), keys, strict=True
+    ):  # positions by which it is before the row
         score = (rows * _shifted(key, shift)).sum(-1, keepdim=True)
         scores.append(score.masked_fill(place < shift, -torch.inf))
     first_weights, *weights = torch.cat(scores, -1).softmax(-1).split([n] + [1] * step, -1)

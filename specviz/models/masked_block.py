@@ -30,7 +30,7 @@ from ..checkpoints.head_keys import LayerAttention, block_attention
 from ..checkpoints.weights import ModelError
 from .eagle import config_like
 from .eagle3 import VERIFIER, draft_vocabulary
-from .eagle_layers import Attention, FusedLayers, Layer, Sizes, _rotated, angles_of
+from .eagle_layers import Attention, FusedLayers, Layer, Sizes, _rotated, angles_of, masked_attention
 from .heads import TargetInfo, check_fit, config_of, fill, head_weights
 from .rms_norm import Norm
 from .row_cache import STEP, RowCache
@@ -69,10 +69,7 @@ class BlockAttention(Attention):
             2,
         )
         v = torch.cat([self.heads(of_values, text), self.heads(self.v_proj, x)], 2)
-        rows = (q * self.sizes.head_dim**-0.5).type_as(v).unflatten(1, (k.shape[1], -1)).flatten(2, 3)
-        scores = (rows @ k.type_as(v).mT).unflatten(2, (-1, x.shape[1]))  # [batch, kv_heads, group, n, c + n]
-        weights = scores.masked_fill(~mask[:, :, None], -torch.inf).softmax(-1)
-        y = (weights.flatten(2, 3) @ v).unflatten(2, (-1, x.shape[1])).flatten(1, 2)
+        y = masked_attention(q.type_as(v), k.type_as(v), v, mask)
         return self.o_proj(y.transpose(1, 2).flatten(2))
 
 

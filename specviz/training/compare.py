@@ -75,8 +75,8 @@ def page(job: Job, hparams: dict) -> str:
     for target, rows in found.items():
         if any(row.has_weights for row in rows) or len(found) == 1:  # small targets have no trained drafters
             parts += [f"## {target}", "", *table(rows), ""]
-        if job.ship and (measured := general.shipped()) and measured["target"] == target:
-            parts += [*general.section(measured), ""]
+        for suite, measured in general.shipped().items() if job.ship else ():
+            parts += [*general.section(measured, suite), ""] if measured["target"] == target else []
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -1,9 +1,10 @@
-"""Measure drafters on prompts of the kinds that visitors type, which no drafter was trained on.
+"""Measure drafters on prompts that no drafter was trained on: of the kinds that visitors type, or with `--size
+mt_bench` MT-bench's first turns.
 
-`eval/general.jsonl` of the data folder holds the prompts; methods run on the real engine. Counted, so that the
-figures do not depend on the machine: tokens per target pass by kind of prompt, acceptance by place in the draft,
-and tokens per pass by place in the answer. `--ship` writes docs/trained_general.json and its picture, which
-docs/trained.md shows.
+`eval/general.jsonl` or `eval/mt_bench.jsonl` of the data folder holds the prompts; methods run on the real engine.
+Counted, so that the figures do not depend on the machine: tokens per target pass by kind of prompt, acceptance by
+place in the draft, and tokens per pass by place in the answer. `--ship` writes docs/trained_general.json or
+docs/trained_mt_bench.json and its picture, which docs/trained.md shows.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ from .drafters import use_work_models
 from .files import write_json, write_text
 from .job import Job, TrainingError
 
-FILE = "general.jsonl"
-FIGURES = ROOT / "docs" / "trained_general.json"
+FIGURES = ROOT / "docs" / "trained_{}.json"  # by suite, the name of a file of prompts
+SUITES = {  # of the page: title, and what the prompts are
+    "general": ("On prompts as visitors type them", "held-out prompts of the kinds that people type"),
+    "mt_bench": ("On MT-bench", "first turns of MT-bench (2306.05685)"),
+}
 COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2")
 RESAMPLES = 1000  # of prompts, for an interval
 
@@ -35,8 +39,9 @@ def run(job: Job) -> Path:
     """Measure the methods of the recipe, or those of ``report_kinds``; return the path of the figures. Figures of
     other methods on the same prompts are kept."""
     hparams = job.hparams("general")
-    asked = prompts(job, hparams["prompts"])
-    path = FIGURES if job.ship else job.folder() / FIGURES.name
+    asked = prompts(job, hparams["prompts"], hparams["file"])
+    shown = figures_file(Path(hparams["file"]).stem)
+    path = shown if job.ship else job.folder() / shown.name
     facts = {"target": job.target, "prompts": len(asked), "new_tokens": hparams["new_tokens"]}
     before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     same = all(before.get(name) == value for name, value in facts.items())
@@ -64,21 +69,30 @@ def run(job: Job) -> Path:
     return path
 
 
-def shipped() -> dict[str, Any] | None:
-    """Return the figures that docs/trained.md shows, None without any."""
-    return json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.is_file() else None
+def figures_file(suite: str) -> Path:
+    """Return the path of the figures that docs/trained.md shows."""
+    return FIGURES.with_name(FIGURES.name.format(suite))
 
 
-def prompts(job: Job, count: int) -> list[tuple[str, str]]:
-    """Return up to ``count`` pairs (kind, prompt), kinds in turns. Raises TrainingError if the data folder has
-    none."""
-    path = None if job.data is None else job.data / "eval" / FILE
+def shipped() -> dict[str, dict[str, Any]]:
+    """Return the figures that docs/trained.md shows, by suite."""
+    paths = {suite: figures_file(suite) for suite in SUITES}
+    return {
+        suite: json.loads(path.read_text(encoding="utf-8")) for suite, path in paths.items() if path.is_file()
+    }
+
+
+def prompts(job: Job, count: int, file: str) -> list[tuple[str, str]]:
+    """Return up to ``count`` pairs (kind, prompt) of a file, kinds in turns; of prompts with several turns the
+    first. Raises TrainingError if the data folder has no such file."""
+    path = None if job.data is None else job.data / "eval" / file
     if path is None or not path.is_file():
-        raise TrainingError(f"The data folder has no eval/{FILE}: give --data one that has.", "data.file")
+        raise TrainingError(f"The data folder has no eval/{file}: give --data one that has.", "data.file")
     kinds: dict[str, list[tuple[str, str]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        kinds.setdefault(row["kind"], []).append((row["kind"], row["prompt"]))
+        kind, text = (row["category"], row["turns"][0]) if "turns" in row else (row["kind"], row["prompt"])
+        kinds.setdefault(kind, []).append((kind, text))
     turns = zip_longest(*(kinds[kind] for kind in sorted(kinds)))
     return [one for turn in turns for one in turn if one is not None][:count]
 
@@ -111,15 +125,16 @@ def _ratio(pairs: list[tuple[int, int]]) -> float:
     return round(sum(tokens for tokens, _ in pairs) / max(1, sum(passes for _, passes in pairs)), 3)
 
 
-def section(found: dict[str, Any]) -> list[str]:
-    """Return the Markdown of the figures: a table of tokens per pass, and the picture."""
+def section(found: dict[str, Any], suite: str) -> list[str]:
+    """Return the Markdown of a suite's figures: a table of tokens per pass, and the picture."""
+    title, what = SUITES[suite]
+    size = "" if suite == "general" else f" --size {suite}"
     temperatures = sorted({t for method in found["methods"].values() for t in method}, key=float)
     lines = [
-        "### On prompts as visitors type them",
+        f"### {title}",
         "",
-        f"Tokens per target pass on {found['prompts']} held-out prompts of the kinds that people type, at most "
-        f"{found['new_tokens']} tokens each, with the 95 % interval over prompts; nodes: drafted per pass. By "
-        "`python -m specviz.training general --ship`.",
+        f"Tokens per target pass on {found['prompts']} {what}, at most {found['new_tokens']} tokens each, with the "
+        f"95 % interval over prompts; nodes: drafted per pass. By `python -m specviz.training general{size} --ship`.",
         "",
         f"| method | nodes | {' | '.join(f'temperature {t}' for t in temperatures)} |",
         f"|{'---|' * (2 + len(temperatures))}",
@@ -130,7 +145,7 @@ def section(found: dict[str, Any]) -> list[str]:
             for t in temperatures
         ]
         lines.append(f"| {title} | {method[temperatures[0]]['nodes']:.1f} | {' | '.join(cells)} |")
-    return [*lines, "", f"![]({FIGURES.stem}.svg)"]
+    return [*lines, "", f"![]({figures_file(suite).stem}.svg)"]
 
 
 def picture(found: dict[str, Any]) -> str:

@@ -28,13 +28,15 @@ def totals(tokens, rounds, by_position):
 
 def test_prompts_come_from_the_data_folder_kinds_in_turns(tmp_path):
     (tmp_path / "eval").mkdir()
-    path = tmp_path / "eval" / general.FILE
+    path = tmp_path / "eval" / "some.jsonl"
     with refuses(TrainingError, "data.file"):
-        general.prompts(Job(data=tmp_path), 4)
+        general.prompts(Job(data=tmp_path), 4, path.name)
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
-    found = general.prompts(Job(data=tmp_path), 3)
+    found = general.prompts(Job(data=tmp_path), 3, path.name)
     assert found == [("chat", "chat 0"), ("code", "code 0"), ("chat", "chat 1")]
-    assert len(general.prompts(Job(data=tmp_path), 99)) == len(ROWS)
+    assert len(general.prompts(Job(data=tmp_path), 99, path.name)) == len(ROWS)
+    path.write_text(json.dumps({"category": "writing", "turns": ["First.", "Then."]}), encoding="utf-8")
+    assert general.prompts(Job(data=tmp_path), 3, path.name) == [("writing", "First.")]
 
 
 def test_tokens_per_pass_are_of_all_passes_not_means_of_answers():
@@ -59,9 +61,9 @@ def measured():
 
 
 def test_the_page_shows_every_method_and_temperature(measured):
-    text = "\n".join(general.section(measured))
+    text = "\n".join(general.section(measured, "mt_bench"))
     assert "| A & B | 2.0 | 2.00 (1.00 to 3.00) | 2.00 (1.00 to 3.00) |" in text
-    assert "temperature 0 | temperature 0.7" in text and f"({general.FIGURES.stem}.svg)" in text
+    assert "temperature 0 | temperature 0.7" in text and "(trained_mt_bench.svg)" in text
 
 
 def test_the_picture_has_a_point_for_every_figure(measured):
