@@ -22,8 +22,8 @@ FORMAT = 2  # of the folder: another number makes every folder anew
 
 
 def folder_of(path: Path) -> Path:
-    """Return the checkpoint folder of a GGUF file, or of a model in several. Raises ModelError for a broken or unsupported file,
-    before anything is written."""
+    """Return the checkpoint folder of a GGUF file, or of a model in several. Raises ModelError for a broken or
+    unsupported file, before anything is written."""
     path = path.absolute()  # the hub's cache links to files without an ending
     try:
         pieces = pieces_of(path)
@@ -32,8 +32,8 @@ def folder_of(path: Path) -> Path:
         raise ModelError(
             f"{Path(error.filename).name} cannot be read: {error.strerror}", "gguf.read"
         ) from None
-    told = " ".join(f"{piece} {stat.st_size} {stat.st_mtime_ns}" for piece, stat in zip(pieces, stats))
-    mark = hashlib.sha256(f"{FORMAT} {told}".encode()).hexdigest()[:12]
+    stamp = " ".join(f"{piece} {stat.st_size} {stat.st_mtime_ns}" for piece, stat in zip(pieces, stats))
+    mark = hashlib.sha256(f"{FORMAT} {stamp}".encode()).hexdigest()[:12]
     place = cache_folder() / f"{model_name(path.name)}-{mark}"
     if place.is_dir():
         return place

@@ -63,9 +63,7 @@
     host.append(
       say(
         "The first row is the block drafter\u2019s own block. ",
-        moved
-          ? count(moved, "pass", "passes") + " of the refiner changed it"
-          : "No pass of the refiner changed it",
+        moved ? count(moved, "pass", "passes") + " of the refiner changed it" : "No pass of the refiner changed it",
         changed.length && !changed[changed.length - 1] ? ", and a last one found it settled." : ".",
       ),
     );
@@ -83,7 +81,10 @@
         ),
       ),
     );
-    host.append(el("div", { class: "lscroll" }, table), say("Solid: the token that was drafted there. Faint: replaced later."));
+    host.append(
+      el("div", { class: "lscroll" }, table),
+      say("Solid: the token that was drafted there. Faint: replaced later."),
+    );
   }
 
   SV.lens.refined = { title: "The block, pass by pass", draw: passes };
