@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
@@ -26,10 +26,13 @@ from .ledger_lines import append_row, rows_of
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 OPENS = b'{"tokens": '  # start of every line of the ledger
 REQUESTS = (1, 2, 4, 8, 16)
-PASS_MS = 4.5  # of a pass of the default target on two cores
-ROW_MS = 0.98  # of a token of the pass
-STEP_MS = 0.3  # of a draft step
+PASS_MS = 4.9  # of a pass of the default target on two cores with AMX; fitted to docs/log/2026-11/speed.md
+ROW_MS = 0.24  # of a token of the pass
+REQUEST_MS = 0.45  # of each request of the pass but the first
+STEP_MS = 0.3  # of a draft step, on two cores with AVX2
 KINDS = ("verification", "chains", "oracle")
+Rows = Sequence[dict[str, Any]]
+Value = Callable[[Rows, int, Rows], float]
 
 
 @dataclass(frozen=True)
@@ -180,28 +183,45 @@ def _verification_page(by: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
     runs = [len(by.get(cell.name, [])) for cell in _verification()]
     most = f"{min(runs)} to {max(runs)}" if min(runs) < max(runs) else str(max(runs))
     yield from (TEXTS["verification"].format(runs=most, **globals()), "")
-    labels = list(dict.fromkeys(cell.label for cell in _verification()))
     for title, value in FIGURES.items():
-        yield f"| {title} | " + " | ".join(f"{n} request{'s' * (n > 1)}" for n in REQUESTS) + " |"
-        yield "|---|" + "---:|" * len(REQUESTS)
-        for label in labels:
-            some = [by.get(cell.name, []) for cell in _verification() if cell.label == label]
-            yield f"| {label} | " + " | ".join(value(rows) if rows else "" for rows in some) + " |"
-        yield ""
+        yield from _table(title, value, by)
 
 
-def modelled(rows: Sequence[dict[str, Any]]) -> float:
-    """Return the modelled milliseconds of a generated token."""
-    total = PASS_MS * _sum(rows, "passes") + ROW_MS * _sum(rows, "rows") + STEP_MS * _sum(rows, "steps")
+def _table(title: str, value: Value, by: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
+    """Yield the lines of one table: a row for each method, a column for each number of requests."""
+    cells: dict[str, list[Cell]] = {}
+    for cell in _verification():
+        cells.setdefault(cell.label, []).append(cell)
+    yield f"| {title} | " + " | ".join(f"{n} request{'s' * (n > 1)}" for n in REQUESTS) + " |"
+    yield "|---|" + "---:|" * len(REQUESTS)
+    plain = [by.get(cell.name, []) for cell in next(iter(cells.values()))]
+    for label, row in cells.items():
+        found = [
+            f"{value(rows, cell.requests, base):.2f}" if rows and base else ""
+            for cell, base in zip(row, plain)
+            for rows in [by.get(cell.name, [])]
+        ]
+        yield f"| {label} | " + " | ".join(found) + " |"
+    yield ""
+
+
+def modelled(rows: Sequence[dict[str, Any]], requests: int) -> float:
+    """Return the modelled milliseconds of a generated token of batches of so many requests."""
+    passes = PASS_MS + REQUEST_MS * (requests - 1)
+    total = passes * _sum(rows, "passes") + ROW_MS * _sum(rows, "rows") + STEP_MS * _sum(rows, "steps")
     return total / max(1, _sum(rows, "tokens"))
 
 
-FIGURES = {
-    "tokens of the passes per generated token": lambda rows: (
-        f"{_sum(rows, 'rows') / max(1, _sum(rows, 'tokens')):.2f}"
+# (rows of a cell, its requests, plain decoding's rows) -> figure
+FIGURES: dict[str, Value] = {
+    "tokens of the passes per generated token": lambda rows, *_: (
+        _sum(rows, "rows") / max(1, _sum(rows, "tokens"))
     ),
-    "generated tokens a pass": lambda rows: f"{_sum(rows, 'tokens') / max(1, _sum(rows, 'passes')):.2f}",
-    "modelled ms a token": lambda rows: f"{modelled(rows):.2f}",
+    "generated tokens a pass": lambda rows, *_: _sum(rows, "tokens") / max(1, _sum(rows, "passes")),
+    "modelled ms a token": lambda rows, requests, _: modelled(rows, requests),
+    "modelled speed, times plain decoding": lambda rows, requests, plain: (
+        modelled(plain, requests) / modelled(rows, requests)
+    ),
 }
 
 
@@ -250,8 +270,10 @@ TEXTS = {
     "specviz.evidence.comparisons`. All figures are counts on the embedded models, greedy unless another temperature is named; they do "
     "not depend on the machine's speed.",
     "verification": "## Which draft tokens to verify\n\nThe default target with its draft model; prompts of all tasks, 48 tokens each, "
-    "in one batch. The modelled time is {PASS_MS} ms for a pass, {ROW_MS} ms for each of its tokens and {STEP_MS} ms for a draft step "
-    "(the default target's costs on two cores). Batches behind each figure: {runs}.",
+    "in one batch. The modelled time is {PASS_MS} ms for a pass, {ROW_MS} ms for each of its tokens, {REQUEST_MS} ms for each request but "
+    "the first and {STEP_MS} ms for a draft step. The first three are fitted to passes of 1 to 33 tokens and requests on two quiet cores "
+    "of a Xeon with AMX ([speed.md](log/2026-11/speed.md), 28 November); a draft step was measured on two cores with AVX2. "
+    "Batches behind each figure: {runs}.",
     "chains": "## Chains of drafters beside their parts\n\nGenerated tokens a pass on four prompts of each task (quote: copies of a "
     "text in the prompt). A chain asks its first drafter and, where that finds nothing, the second.",
     "oracle": "## The oracle's set acceptance beside the measured one\n\nLlama-specviz-16M, temperature 1, 36 prompts twice, 64 tokens.",

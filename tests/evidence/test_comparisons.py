@@ -34,7 +34,9 @@ def test_the_page_divides_sums_and_leaves_out_what_was_not_run():
     assert "| plain decoding |  |  | 2.00 |  |  |" in lines  # 180 tokens of passes for 90 tokens
     assert "| plain decoding |  |  | 1.50 |  |  |" in lines  # 90 tokens in 60 passes
     assert f"| {some['chains'].label} |  |  | 2.00 |" in lines
-    assert comparisons.modelled(rows[:1]) == pytest.approx((4.5 * 30 + 0.98 * 90 + 0.3 * 80) / 60)
+    batch = comparisons.PASS_MS + 3 * comparisons.REQUEST_MS
+    steps = comparisons.ROW_MS * 90 + comparisons.STEP_MS * 80
+    assert comparisons.modelled(rows[:1], 4) == pytest.approx((batch * 30 + steps) / 60)
 
 
 def test_the_oracles_measured_rate_has_an_interval():
