@@ -69,6 +69,7 @@ METHOD = Method(
             "accepted_length",
             figure="up to 4.4 times fewer FLOPs",
             place="abstract of 2501.19324",
+            knobs={"least": 0.5},
             tokens=128,
         ),
     ),

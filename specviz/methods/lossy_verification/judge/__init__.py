@@ -56,6 +56,7 @@ METHOD = Method(
             "accepted_length",
             figure="about 19.7 accepted tokens a round (8B for 405B)",
             place="full-paper notes on 2501.19309",
+            knobs={"least": 0.15},
             baseline_knobs={"gamma": 5},
             tokens=40,
         ),
