@@ -545,7 +545,7 @@ def test_heads_beside_a_file_are_found_and_draft_for_it(tmp_path, place, pieces)
     plain = collect(Session(loaded, "autoregressive").run("the cat", 12))
     for method in ("medusa", "eagle", "eagle2"):
         found = collect(Session(loaded, method).run("the cat", 12))
-        assert found.token_ids == plain.token_ids and found.metrics["drafted"] > 0
+        assert found.token_ids == plain.token_ids and found.metrics()["drafted"] > 0
 
 
 # --- parts, and the embedded file --------------------------------------------------------------------------------------------
