@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from specviz import lab
@@ -49,6 +51,7 @@ def test_show_it_plays_the_recording_of_the_claim(visit, library):
         "prompt => SpecVizPage.board()?.trace().find((r) => r.type === 'header')?.prompt.text === prompt",
         arg=row["show"]["prompt"],
     )
+    page.wait_for_selector(f"#board .about:has-text({json.dumps(row['text'].rstrip('.'))})")
     heads = page.evaluate("SpecVizPage.board().trace().filter((r) => r.type === 'header').map((r) => r.mode)")
     assert set(heads) == {"recorded"}
     page.wait_for_function(

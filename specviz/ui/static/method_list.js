@@ -98,7 +98,7 @@ function claimOf(claim, show) {
   node.append(make("p", "", claim.text), verdict);
   for (const text of [claim.figures, claim.why, claim.paper && "The paper: " + claim.paper])
     if (text) node.append(make("span", "", text));
-  if (claim.show) node.append(button("pg-as", "Show it", () => show(claim.show, claim.recording)));
+  if (claim.show) node.append(button("pg-as", "Show it", () => show(claim)));
   return node;
 }
 /* The share of some methods' claims that are shown here. */
@@ -188,7 +188,7 @@ function shelf(given) {
       link.append(make("span", "", String(cards.filter((c) => c.family === card.family).length)));
       nav.append(link);
       list.append(section);
-      sections.set(card.family, { section, grid });
+      sections.set(card.family, { section, grid, link });
     }
     sections.get(card.family).grid.append(row(card));
   }
@@ -196,11 +196,11 @@ function shelf(given) {
   function order(shown) {
     const members = (family) => cards.filter((card) => card.family === family && !card.baseline),
       share = (family) => (shown ? -shownShare(members(family)) : 0);
-    for (const [family, { section, grid }] of [...sections].sort(([a], [b]) => share(a) - share(b))) {
-      const some = members(family);
-      if (shown) some.sort((a, b) => shownOf(b) - shownOf(a));
+    for (const [family, { section, grid, link }] of [...sections].sort(([a], [b]) => share(a) - share(b))) {
+      const some = members(family).sort((a, b) => (shown ? shownOf(b) - shownOf(a) : 0));
       grid.append(...some.map((card) => rows.get(card.key).node));
       list.append(section);
+      nav.append(link);
     }
   }
   function row(card) {

@@ -128,9 +128,10 @@ const all = shelf({
   undo,
   tray: tray.root,
   closed: paint,
-  async show(choice, recording) {
+  async show({ show: choice, recording, text, figures }) {
     all.close();
-    if (recording && (await window.SpecVizPage.play(recording))) return;
+    if (recording && (await window.SpecVizPage.play(recording, { title: text.replace(/\.$/, ""), text: figures })))
+      return;
     window.SpecVizPage.pending = { ...choice, draft: "" };
     window.SpecVizPage.send("input");
   },

@@ -222,10 +222,12 @@
       return; /* the recording on the board stays */
     if (to.place) (await whenBoard()).follow?.("#" + to.place);
   }
-  /* Opens a recording on the board; whether it could be opened. */
-  async function openRecording(name) {
+  /* Opens a recording on the board; whether it could be opened. about: what it shows, where the recording does not say. */
+  async function openRecording(name, about) {
     try {
-      const why = (await whenBoard()).load(await page.traceText(name));
+      const text = await page.traceText(name),
+        shows = (r) => (r.type === "header" ? { ...r, about } : r);
+      const why = (await whenBoard()).load(about ? SpecViz.reader.read(text).records.map(shows) : text);
       page.trace = why ? "" : name;
       if (!why) bind();
       return true;
@@ -234,9 +236,9 @@
     }
   }
   /* The same where a visitor asks for it: side by side, from its beginning. */
-  page.play = async (name) => {
+  page.play = async (name, about) => {
     go("race");
-    if (!(await openRecording(name))) return false;
+    if (!(await openRecording(name, about))) return false;
     const board = await whenBoard();
     board.goto?.({ t: 0 });
     board.play?.();
