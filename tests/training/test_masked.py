@@ -11,6 +11,8 @@ import torch
 from specviz.core import Parts
 from specviz.drafters.model.masked import MaskedDraft
 from specviz.methods.draft_model.pard import pard_recipe as pard
+from specviz.methods.draft_model.pard2 import pard2_network, pard2_recipe
+from specviz.methods.draft_model.pard2.pard2_drafter import InformedMaskedDraft
 from specviz.methods.trained_heads.peagle import peagle_network as peagle_models
 from specviz.methods.trained_heads.peagle import peagle_recipe as peagle
 from specviz.methods.trained_heads.peagle.peagle_drafter import OnePassFeatures
@@ -21,10 +23,12 @@ from specviz.training import chains, mask_rows
 from specviz.training.draft import collate
 from specviz.training.features import Features
 from specviz.training.job import TARGET
+from specviz.training.masked_block import AuxStateFeatures
 from specviz.verifiers import TokenRejection
 
 from ..models.tiny import body
-from .recipes import job, learns_and_resumes, tokens_a_round, whole_numbers
+from .recipes import killed, learns_and_resumes, tokens_a_round, whole_numbers
+from .test_features import history, job
 
 RECIPES = {
     "pard": (pard, pard_models, Features, MaskedDraft),
@@ -86,6 +90,42 @@ def test_the_replay_says_what_the_engine_does(pair, trained, kind):
         model, lambda: Parts(drafter(head), Fixed(block), TokenRejection()), chosen
     )
     assert accepted > 0 and expected_length["block_efficiency"] == found
+
+
+def test_pard2_learns_over_frozen_weights_and_the_engine_does_what_the_replay_says(
+    pair, trained, tmp_path, monkeypatch
+):
+    weights = trained / "models" / "Llama-specviz-pard" / "model.safetensors"
+    before = weights.read_bytes()
+    work = job(pair, trained)
+    place = pard2_recipe.run(work)
+    assert weights.read_bytes() == before, "PARD is frozen"
+    again = job(pair, tmp_path)
+    (tmp_path / "models").mkdir(exist_ok=True)
+    (tmp_path / "models" / "Llama-specviz-pard").symlink_to(trained / "models" / "Llama-specviz-pard")
+    killed(monkeypatch, lambda: pard2_recipe.run(again), 9)
+    assert history(tmp_path, "pard2") == history(trained, "pard2") and len(history(trained, "pard2")) > 9
+    model = FastModel(trained / "models" / TARGET)
+    target = body(model.open())
+    head = pard_models.load(trained / "models" / "Llama-specviz-pard", target)
+    projection = pard2_network.load(place, target)
+    assert float(projection.target_proj.weight.abs().max()) > 0, "it began at zero"
+    hparams = work.hparams("pard2")
+    features = whole_numbers(
+        AuxStateFeatures(work, hparams, lambda on, said: pard2_network.build(on, said | {"draft_hidden": 1})),
+        trained,
+    )
+    chosen = [a for a in features.own.answers if a.greedy]
+    trainer = pard2_recipe.mask_trainer(projection, head, features)
+    expected = chains.replay_rounds(
+        [trainer.accepted_by_step(a, hparams["block"]) for a in chosen], hparams["block"]
+    )
+    found, accepted = tokens_a_round(
+        model,
+        lambda: Parts(InformedMaskedDraft(head, projection), Fixed(hparams["block"]), TokenRejection()),
+        chosen,
+    )
+    assert accepted > 0 and expected["block_efficiency"] == found
 
 
 @pytest.mark.parametrize("kind", RECIPES)

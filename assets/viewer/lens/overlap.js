@@ -83,17 +83,19 @@
       now = points("now"),
       before = points("before");
     host.append(
-      say("What head and target find likely, together, at each step of learning. Thin line: the head as it came."),
+      say(
+        "What head and target find likely, together, at each step of learning; last " + short(now[now.length - 1][1]) + ". ",
+        "Thin line: the head as it came; last " + short(before[before.length - 1][1]) + ".",
+      ),
     );
     line(host, {
       name: "Agreement at the steps of learning",
       width: c.width,
       series: [
-        { points: now, dots: now.length < 2, end: "learned " + short(now[now.length - 1][1]) },
-        { points: before, cls: "thin", step: true, end: "as it came " + short(before[before.length - 1][1]) },
+        { points: now, dots: now.length < 2 },
+        { points: before, cls: "thin", step: true },
       ],
       most: 1,
-      right: 120,
     });
   }
 

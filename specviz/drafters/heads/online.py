@@ -114,7 +114,7 @@ class HeadLearner:
             p = wanted[rows].softmax(-1)
             log_q = logits_of(net, states, matrix, columns).log_softmax(-1)
             if ahead == 0:
-                overlap = round(float(torch.minimum(p, log_q.exp()).sum(-1).mean()), 4)
+                overlap = round(float(torch.minimum(p, log_q.detach().exp()).sum(-1).mean()), 4)
             total = total - DECAY**ahead * (p * log_q.clamp(min=-1e4)).sum(-1).mean()
             weights += DECAY**ahead
         return overlap, total / max(weights, 1e-9)

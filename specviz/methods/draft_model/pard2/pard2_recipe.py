@@ -36,22 +36,25 @@ def run(job: Job) -> Path:
     made = network.build(features.target_info, hparams | {"draft_hidden": model.sizes.hidden})
     torch.nn.init.zeros_(made.target_proj.weight)
     runner = Runner(job, "pard2", made, hparams, features.checkpoint_folder("pard2"))
-    trainer, reduce = mask_trainer(made, model, features), reduction(model)
+    trainer = mask_trainer(made, model, features)
+    sometimes_without = mask_trainer(made, model, features, hparams["states_dropped"])
+    reduce = reduction(model)
 
     def loss_at(step: int):
         batch = reduce(features.batch(step, runner.budget_spent()))
         rng = random.Random(f"{job.seed} {step}")
-        masks = mask_rows.sample_masks(batch, hparams, rng)
-        return loss(trainer, batch, masks, hparams, model.output), len(batch.labels)
+        masks = mask_rows.sample_masks(batch, hparams, rng, 0)
+        return loss(sometimes_without, batch, masks, hparams, model.output), len(batch.labels)
 
     runner.train(loss_at, lambda: trainer.measure(hparams))
     return chains.export(job, job.model_name("pard2"), made, features, runner, CARD.format(**hparams))
 
 
 def mask_trainer(
-    made: network.TargetStates, model: models.MaskedModel, features: AuxStateFeatures
+    made: network.TargetStates, model: models.MaskedModel, features: AuxStateFeatures, dropped: float = 0.0
 ) -> MaskTrainer:
-    """Return the measurement of the projection over a draft model, and its predictions."""
+    """Return the measurement of the projection over a draft model, and its predictions. dropped: share of the texts
+    that is read without states; which ones follows from the batch, so that a resumed run drops the same."""
 
     def states(batch: Batch, masks: mask_rows.Masks) -> Tensor:
         rows, width = batch.ids.shape
@@ -59,9 +62,9 @@ def mask_trainer(
         places = torch.cat([torch.arange(width, device=ids.device).expand(rows, -1), masks.place], 1)
         added = made(batch.captured.float().view(rows, width, -1)).roll(1, 1)
         added = torch.cat([torch.zeros_like(added[:, :1]), added[:, 1:]], 1)
-        if made.training:
-            kept = torch.rand(rows, 1, 1, device=added.device) >= features.hparams["states_dropped"]
-            added = added * kept
+        if dropped:
+            rng = torch.Generator().manual_seed(int(batch.ids.sum()))
+            added = added * (torch.rand(rows, 1, 1, generator=rng) >= dropped).to(added)
         added = F.pad(added, (0, 0, 0, len(masks.depth)))
         return model.rows(ids, places, masks.mask, added=added)[0].flatten(0, 1)
 
