@@ -84,7 +84,9 @@
       before = points("before");
     host.append(
       say(
-        "What head and target find likely, together, at each step of learning; last " + short(now[now.length - 1][1]) + ". ",
+        "What head and target find likely, together, at each step of learning; last " +
+          short(now[now.length - 1][1]) +
+          ". ",
         "Thin line: the head as it came; last " + short(before[before.length - 1][1]) + ".",
       ),
     );
