@@ -29,7 +29,6 @@ from .checkpoints import write
 
 NOT_YET: set[str] = {
     "blockpilot",
-    "kv_assistant",
     "pard2",
 }  # tried and not shipped, or not tried: docs/log/2026-11/models.md
 BY_KIND = {
