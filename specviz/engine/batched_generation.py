@@ -6,13 +6,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .generation import Chunk, Generation, answers, prepare
 from .messages import Refused
-from .run_queue import GRACE, RUN_SECONDS
+from .run_queue import GRACE, LOOK, RUN_SECONDS
 
 if TYPE_CHECKING:
     from ..zoo.pair import Loaded
@@ -75,14 +76,16 @@ class BatchedGeneration:
     def _next(self, job: _Job) -> Any:
         """Return the next output of a request. Raises Refused if the batch has hung: it is left to itself, and
         the next request begins another one."""
-        try:
-            return job.output.get(timeout=SILENCE)
-        except queue.Empty:
-            with self._lock:
-                if job in self._new:
-                    self._new.remove(job)
-                self._thread = None
-            raise Refused("run.silent") from None
+        for _ in range(
+            max(1, round(SILENCE / LOOK))
+        ):  # looks: time in which this process stood still is not one
+            with suppress(queue.Empty):
+                return job.output.get(timeout=min(SILENCE, LOOK))
+        with self._lock:
+            if job in self._new:
+                self._new.remove(job)
+            self._thread = None
+        raise Refused("run.silent")
 
     def _work(self) -> None:
         from ..loops.continuous import ContinuousBatch
@@ -104,7 +107,7 @@ class BatchedGeneration:
             for job in new:
                 if self._guarded(job, partial(self._begin, job, batch)):
                     lines.setdefault(job.asked.address, []).extend((job, run) for run in job.runs)
-            _advance_in_turn(lines, self._guarded)
+            _advance_in_turn(lines, self._guarded, lambda: bool(self._new))
             self.largest = max(self.largest, batch.largest)
 
     def _begin(self, job: _Job, batch: Any) -> None:
@@ -129,16 +132,23 @@ class BatchedGeneration:
 
 
 def _advance_in_turn(
-    lines: dict[str, list[_Run]], guarded: Callable[[_Job, Callable[[], None]], bool]
+    lines: dict[str, list[_Run]],
+    guarded: Callable[[_Job, Callable[[], None]], bool],
+    arrived: Callable[[], bool] = lambda: False,
 ) -> None:
     """Advance answers by one round: as many of each address as the address with the fewest has, so that one
-    address with many requests does not slow the round of another one. Answers that are over leave."""
+    address with many requests does not slow the round of another one; one of each if a request has arrived,
+    which waits for the end of the round. Answers that are over leave."""
     each = min(map(len, lines.values()), default=0)
     for address, line in list(lines.items()):
+        done = 0
         for job, run in line[:each]:
+            if done and arrived():
+                break
+            done += 1
             if run in job.runs:
                 guarded(job, partial(_advance, job, run))
-        going = [one for one in (*line[each:], *line[:each]) if one[1] in one[0].runs]
+        going = [one for one in (*line[done:], *line[:done]) if one[1] in one[0].runs]
         lines[address] = going
         if not going:
             del lines[address]

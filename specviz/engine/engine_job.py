@@ -14,7 +14,7 @@ from typing import Any
 
 from .log_lines import log_failure
 from .messages import Refused, text
-from .run_queue import GRACE, RUN_SECONDS, RunQueue, Ticket, Visitor
+from .run_queue import GRACE, LOOK, RUN_SECONDS, RunQueue, Ticket, Visitor
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,6 @@ NEXT = 0.01  # seconds between two looks of the run that comes next, whether it 
 SLICE = 0.05  # seconds that a run which gives way has the engine for, at least
 UNREAD = 4  # unread messages after which no more are made: a slow reader gets fewer and larger ones
 PATIENCE = 10.0  # seconds without a message read before the reader counts as gone
-LOOK = 1.0  # most seconds counted between two looks: if this process itself stood still, no reader could read
 
 
 class ReaderGone(Refused):
@@ -137,7 +136,7 @@ class EngineJob:
                 time.sleep(NEXT)
 
     async def _follow(self, beat: Callable[[], float], ticket: Ticket | None) -> AsyncGenerator[list[Any]]:
-        last_event = time.monotonic()
+        looked, silent = time.monotonic(), 0.0
         silence = self._run_queue.silence if self._run_queue else RUN_SECONDS + GRACE
         while True:
             if self._reader.behind():
@@ -147,15 +146,17 @@ class EngineJob:
                 self._over.is_set(),
                 self._drain(),
             )  # this order ensures that the last output is not missed
-            if output or (ticket is not None and ticket.active is None):  # it may wait for other runs
-                last_event = time.monotonic()
+            now = time.monotonic()
+            waits = ticket is not None and ticket.active is None  # for other runs
+            silent = 0.0 if output or waits else silent + min(LOOK, now - looked)
+            looked = now
             if output:
                 yield output
             if over:
                 if self._why:
                     raise self._why
                 return
-            if time.monotonic() > last_event + silence:
+            if silent > silence:
                 self._leave(ticket)  # the thread may hang for ever
                 raise Refused("run.silent")
             await asyncio.sleep(beat())

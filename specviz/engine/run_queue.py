@@ -15,6 +15,7 @@ from .messages import Refused
 
 RUN_SECONDS = 60.0
 GRACE = 15.0  # seconds beyond its own deadline before a silent engine is given up
+LOOK = 1.0  # most seconds counted between two looks: a process that stands still has neither runs nor readers
 WAITING = 20
 OPEN_RUNS = 8  # of one client address at a time, waiting ones too: a classroom shares an address
 REMEMBERED = 256  # addresses whose last turn is known
@@ -60,6 +61,7 @@ class RunQueue:
     _open: Counter[str] = field(default_factory=Counter)
     _tickets: list[Ticket] = field(default_factory=list)
     _number: int = 0
+    _looked: float = field(default_factory=time.monotonic)
     _begun: dict[str, int] = field(default_factory=dict)  # address -> number of the run that began last
     _lock: Any = field(default_factory=threading.Lock)
 
@@ -140,6 +142,11 @@ class RunQueue:
 
     def _drop_silent(self) -> None:
         now = time.monotonic()
+        stood_still = max(0.0, now - self._looked - LOOK)
+        self._looked = now
+        for ticket in self._tickets:
+            if ticket.active is not None:
+                ticket.active = min(now, ticket.active + stood_still)
         self._tickets = [t for t in self._tickets if t.active is None or now - t.active <= self.silence]
 
     @contextmanager

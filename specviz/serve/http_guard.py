@@ -60,6 +60,7 @@ IN_FLIGHT = 128  # requests of an address that are being answered, streams inclu
 LARGE_ANSWER = re.compile(r"/gradio_api/(call|run|api)/(v2/)?(ask|methods)/?")  # answers of 0.2 to 0.4 MB
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half a character in JSON, or one of two halves
 PRICE = 10  # requests that such a one, or a page that is not in memory, counts as
+LATER = 0.5  # seconds after which "too many" is answered: a client that asks again at once costs less
 SWEEP = 1.0  # seconds between two searches for unread answers
 PART_BYTES = 32 * 2**10  # of an answer that is handed to a connection at once
 FORWARDED = (
@@ -499,7 +500,9 @@ def _without_echo(send: Callable) -> Callable:
 
 async def _send_in_parts(message: MutableMapping[str, Any], send: Callable) -> None:
     """Send a message of an answer, a large body in parts, so that a connection holds no more of it than its
-    client takes."""
+    client takes; that there are too many requests, after a while."""
+    if message.get("status") == 429:
+        await asyncio.sleep(LATER)
     body = message.get("body", b"")
     for start in range(0, len(body) - PART_BYTES, PART_BYTES):
         await send(

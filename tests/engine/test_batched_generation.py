@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,6 +44,22 @@ def test_a_batch_that_hangs_is_given_up_and_the_next_request_is_answered(monkeyp
     asked = Generation("y", True, "speculative", {}, {})
     assert list(batch.generate(asked, 60, threading.Event())) == [[{"index": 0, "text": "done"}]]
     hangs.set()
+
+
+def test_time_in_which_the_process_stood_still_is_no_silence_of_the_batch():
+    """Then a wait of the whole length ends at once, and one of a moment does, too."""
+    waits = []
+
+    class Output:
+        def get(self, timeout):
+            waits.append(timeout)
+            if len(waits) == 1:
+                raise queue.Empty
+            return "part"
+
+    batch = BatchedGeneration(None)
+    assert batch._next(SimpleNamespace(output=Output())) == "part"
+    assert len(waits) == 2 and max(waits) < batched_generation.SILENCE / 10
 
 
 def test_an_address_with_many_requests_does_not_slow_the_round_of_another(monkeypatch):
@@ -84,6 +102,22 @@ def test_an_address_with_many_requests_does_not_slow_the_round_of_another(monkey
     assert len(set(beside)) == len(beside)
     alone = [prompt for _, prompt in rounds[12:]]  # the modest one is over: all others advance every round
     assert max(alone.count(prompt) for prompt in alone) <= 4
+
+
+def test_a_request_that_arrives_waits_for_one_answer_and_not_for_all_of_another_address():
+    advanced = []
+
+    def one(i):
+        while True:
+            advanced.append(i)
+            yield []
+
+    job = SimpleNamespace(runs=[one(i) for i in range(4)], output=queue.SimpleQueue())
+    lines = {"greedy": [(job, run) for run in job.runs]}
+    arrived = iter([True, True, False, False, False])
+    for _ in range(3):
+        batched_generation._advance_in_turn(lines, lambda job, work: work() or True, lambda: next(arrived))
+    assert advanced == [0, 1, 2, 3, 0, 1]
 
 
 def test_a_slow_check_of_one_request_does_not_hold_the_batch(monkeypatch):

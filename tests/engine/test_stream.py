@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,6 +92,29 @@ def test_a_long_run_lets_one_of_another_address_go_between_two_outputs(monkeypat
     at = order.index("short")
     assert at <= 2 and order[at + 1] == "over" and short == ["short"] and not line._tickets
     assert long == [*range(at if stopped else 50)]
+
+
+def test_time_in_which_the_process_stood_still_is_no_silence_of_a_run(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(engine_job, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep))
+    stands, goes_on = threading.Event(), threading.Event()
+
+    def work(stop):
+        stands.set()
+        assert goes_on.wait(60)
+        yield "done"
+
+    async def output():
+        job = EngineJob(RunQueue(), work)
+        parts = asyncio.ensure_future(anext(job.stream()))
+        await asyncio.to_thread(stands.wait, 60)
+        for _ in range(3):
+            clock[0] += 600.0
+            await asyncio.sleep(3 * BEAT)
+        goes_on.set()
+        return await parts
+
+    assert alone(output()) == ["done"]
 
 
 def test_the_frames_carry_every_record_once_and_the_last_one_all():

@@ -397,6 +397,7 @@ def test_answers_that_nobody_fetches_are_dropped(server, backend, monkeypatch):
 def test_one_address_leaves_the_queue_to_the_others(server, backend, monkeypatch):
     """Its events beyond its budget are refused; every other address is served."""
     monkeypatch.setenv("SPECVIZ_PROXY", "127.0.0.1")
+    monkeypatch.setattr(http_guard, "LATER", 0.0)
     inner = server.demo.app
     guard = HttpGuard(inner, {"methods": []}, {}, event_queue=lambda: server.demo._queue)
     answers = []
@@ -829,6 +830,22 @@ def test_memory_is_flat_over_a_thousand_runs(server, backend):
         sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20)
     print(f"\n1,000 runs; memory after each hundred: {[f'{size:.0f} MB' for size in sizes]}")
     assert max(sizes) <= 1.02 * sizes[0]
+
+
+@pytest.mark.parametrize("status", [200, 429])
+def test_too_many_requests_are_answered_after_a_while(monkeypatch, status):
+    waits, sent = [], []
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def sleep(seconds):
+        waits.append(seconds) if seconds == http_guard.LATER else None
+
+    monkeypatch.setattr(http_guard, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
+    asyncio.run(asked(HttpGuard(app, {}, {}, api=app), "/v1/chat/completions", b"{}", sent))
+    assert sent[0]["status"] == status and waits == [http_guard.LATER] * (status == 429)
 
 
 @pytest.mark.parametrize("more", [True, False])
