@@ -24,7 +24,7 @@ METHOD = Method(
     key="pard2",
     title="PARD-2",
     paper="PARD-2 2026, arXiv 2605.08632",
-    summary="PARD's one-pass draft model, told what the target thought: each token comes with the target's states one place before it.",
+    summary="PARD's one-pass draft model also reads what the target thought: its states, one place before each token.",
     knobs=(
         Knob(
             "states",

@@ -148,7 +148,7 @@ def build(target: TargetInfo, hparams: dict[str, Any]) -> XPress:
     if tokens is not None:
         config["draft_vocab_size"] = len(tokens)
     made = XPress(config, f"the XPress refiner of {target.name}")
-    if made.draft_tokens is not None:
+    if made.draft_tokens is not None and tokens is not None:
         made.draft_tokens.copy_(tokens)
     return made
 
