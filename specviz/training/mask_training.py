@@ -50,12 +50,11 @@ class MaskTrainer:
             batch, hparams, random.Random(f"{self.features.job.seed} {step}"), self.back
         )
         rows, index = (torch.cat(parts) for parts in zip(*self.predict(batch, masks)))
-        top = slice(hparams.get("leaders"))
         return losses.distil(
             rows,
             head,
-            batch.top_ids[index, top],
-            batch.top_logp[index, top],
+            batch.top_ids[index],
+            batch.top_logp[index],
             batch.labels[index],
             hparams["hard_label_weight"],
             negatives=hparams.get("negatives", 0),
