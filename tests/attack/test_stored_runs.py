@@ -13,6 +13,7 @@ import random
 import socket
 import threading
 import time
+import tracemalloc
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -310,6 +311,17 @@ def large_run() -> bytes:
         b'"n%d": "%s", ' % (i, base64.b64encode(random.Random(i).randbytes(720_000))) for i in range(8)
     )
     return gzip.compress(run().replace(b'"device": "none"', notes + b'"device": "none"', 1), mtime=0)
+
+
+def test_millions_of_lines_are_not_split_before_the_first_is_read(tmp_path):
+    body = gzip.compress(b"[]\n" * (8 * 2**20 // 3 - 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(Refused):
+            StoredRuns(tmp_path).put(body)
+        assert tracemalloc.get_traced_memory()[1] < 40 * 2**20  # all lines at once are above 90 MB
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_answer_that_is_not_taken_is_held_in_small_parts_and_its_connection_aborted(
