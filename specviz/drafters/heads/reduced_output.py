@@ -87,10 +87,14 @@ def output_rows(target: CapableTarget, tokens: Tensor | None = None) -> Tensor:
 
 
 class ReducedTarget:
-    """A target with another output matrix (``head``); everything else is delegated to ``target``."""
+    """A target with another output matrix (``head``); everything else is delegated to ``target``. restricted:
+    the same matrix, if it is the target's own for some tokens alone."""
 
-    def __init__(self, target: CapableTarget, head: Callable[[Tensor], Tensor]):
+    def __init__(
+        self, target: CapableTarget, head: Callable[[Tensor], Tensor], restricted: ReducedHead | None = None
+    ):
         self._target, self.head = target, head
+        self.restricted = restricted
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # a copy is asked for these before it has a target
@@ -100,7 +104,7 @@ class ReducedTarget:
 
 def reduced_head(target: CapableTarget) -> ReducedHead | None:
     """Return the restricted output matrix of a target made by ``with_reduced_output``; None of any other."""
-    return cast(ReducedHead, target.head) if isinstance(target, ReducedTarget) else None
+    return target.restricted if isinstance(target, ReducedTarget) else None
 
 
 def with_reduced_output(target: CapableTarget, head: Any, tokens: Tensor) -> CapableTarget:
@@ -110,7 +114,7 @@ def with_reduced_output(target: CapableTarget, head: Any, tokens: Tensor) -> Cap
     cut = made.get(len(tokens))
     if cut is None or not cut.fits(target, tokens):
         cut = made[len(tokens)] = ReducedHead(target, tokens, bool(getattr(head, "use_int8", False)))
-    return cast(CapableTarget, ReducedTarget(target, cut))
+    return cast(CapableTarget, ReducedTarget(target, cut, cut))
 
 
 def target_for_drafting(target: CapableTarget, head: Any) -> CapableTarget:
