@@ -44,7 +44,7 @@ METHOD = Method(
     loses="Where DFlash's own block is right already, or wrong for want of depth: the refiner chooses among its candidates.",
     differs="The arithmetic is that of the authors' public code. Ours is trained over a frozen DFlash on the true tokens before each "
     "position; the authors train both on the refiner's own passes. It reads the previous token by a projection of the target's "
-    "embedding, where theirs has a table, corrects the 64 top tokens of a position, and does not mix in the anchor's row. Its "
+    "embedding, where theirs has a table, corrects the 64 top tokens of a position, and leaves out the anchor's row. Its "
     "passes choose tokens; sampling from left to right is ours.",
     compared="code",
     aliases=("xpress", "xPress"),
