@@ -48,6 +48,7 @@ METHOD = Method(
             place="abstract of 2502.15572",
             tasks=("chat", "code", "prose"),
             tokens=40,
+            why="its store holds the states of 50,000 tokens, the datastore that REST searches 317,000",
         ),
     ),
     build=build,

@@ -83,6 +83,7 @@ METHOD = Method(
             "glide",
             "accepted_length",
             tokens=40,
+            why="it saw 0.075 million answer tokens, GliDe's head 0.1 million (docs/log/2026-11/models.md)",
         ),
     ),
     build=build,
