@@ -70,6 +70,7 @@ METHOD = Method(
             knobs={"nodes": 5},
             baseline_knobs={"nodes": 5, "depth": 3},
             tokens=40,
+            why="it saw 0.2 million tokens here (docs/trained.md)",
         ),
     ),
     build=build,
