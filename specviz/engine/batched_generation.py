@@ -76,9 +76,8 @@ class BatchedGeneration:
     def _next(self, job: _Job) -> Any:
         """Return the next output of a request. Raises Refused if the batch has hung: it is left to itself, and
         the next request begins another one."""
-        for _ in range(
-            max(1, round(SILENCE / LOOK))
-        ):  # looks: time in which this process stood still is not one
+        looks = max(1, round(SILENCE / LOOK))  # time in which this process stood still is at most one of them
+        for _ in range(looks):
             with suppress(queue.Empty):
                 return job.output.get(timeout=min(SILENCE, LOOK))
         with self._lock:

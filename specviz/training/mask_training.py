@@ -50,15 +50,7 @@ class MaskTrainer:
             batch, hparams, random.Random(f"{self.features.job.seed} {step}"), self.back
         )
         rows, index = (torch.cat(parts) for parts in zip(*self.predict(batch, masks)))
-        return losses.distil(
-            rows,
-            head,
-            batch.top_ids[index],
-            batch.top_logp[index],
-            batch.labels[index],
-            hparams["hard_label_weight"],
-            negatives=hparams.get("negatives", 0),
-        )
+        return distil_rows(batch, rows, index, hparams, head)
 
     def measure(self, hparams: dict) -> dict[str, float]:
         """Return the mean accepted length at temperature 0 on a few held-out answers of each task. Every
@@ -90,3 +82,17 @@ class MaskTrainer:
             for place, good in zip(index.tolist(), right.tolist()):
                 marks[ahead][place] = good
         return marks
+
+
+def distil_rows(batch: Batch, rows: Tensor, index: Tensor, hparams: dict, head: Tensor) -> Tensor:
+    """Return the mean distillation loss of output states rows [n, hidden] that predict what the batch's tokens
+    ``index`` [n] do. head [vocab, hidden]: the output matrix."""
+    return losses.distil(
+        rows,
+        head,
+        batch.top_ids[index],
+        batch.top_logp[index],
+        batch.labels[index],
+        hparams["hard_label_weight"],
+        negatives=hparams.get("negatives", 0),
+    )

@@ -20,7 +20,7 @@ from torch import Tensor
 from ...core import CapableTarget, Outcome, Scores, State, select_rows
 from .features import FeatureDrafter, FeatureModel
 from .masked_block import BlockChain
-from .reduced_output import ReducedHead, output_rows, target_for_drafting
+from .reduced_output import output_rows, reduced_head, target_for_drafting
 
 WINDOW = 256  # tokens that a step reads, and that the head reads again after it
 ROLLOUT = 3  # tokens that an EAGLE head predicts from its own states in a step of training
@@ -158,8 +158,8 @@ def output_matrix(target: CapableTarget, head: Any) -> tuple[Tensor, Tensor | No
     all of the vocabulary. Computed once for each head."""
     if head not in _tables:
         drafting = target_for_drafting(target, head)
-        found = getattr(drafting, "head", None)
-        columns = found.tokens if isinstance(found, ReducedHead) else None
+        restricted = reduced_head(drafting)
+        columns = None if restricted is None else restricted.tokens
         with torch.inference_mode(False):
             _tables[head] = output_rows(target, columns).clone(), columns
     return _tables[head]

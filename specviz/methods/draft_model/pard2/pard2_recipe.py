@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ....models import masked as models
-from ....training import chains, losses, mask_rows
+from ....training import chains, mask_rows
 from ....training.features import Batch
 from ....training.job import Job
-from ....training.mask_training import MaskTrainer
+from ....training.mask_training import MaskTrainer, distil_rows
 from ....training.masked_block import AuxStateFeatures
 from ....training.runner import Runner
 from ..pard.pard_recipe import reduction
@@ -83,15 +83,7 @@ def loss(
     for rows, index in trainer.predict(batch, masks):
         if not len(index):
             break
-        found = losses.distil(
-            rows,
-            head,
-            batch.top_ids[index],
-            batch.top_logp[index],
-            batch.labels[index],
-            hparams["hard_label_weight"],
-            negatives=hparams.get("negatives", 0),
-        )
+        found = distil_rows(batch, rows, index, hparams, head)
         weight = float(reached[index].mean())
         total, weights = total + weight * found, weights + weight
         reached = torch.cat([torch.ones_like(sure[:1]), (reached * sure)[:-1]])
