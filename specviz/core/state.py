@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,19 @@ class Clock:
             self._source = self._given or thread_work()
             self._start += self._source() - self._paused_at
             self._paused_at = None
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Stop counting within a block: for work that only the page shows. A clock that is paused already
+        stays so."""
+        if self._paused_at is not None:
+            yield
+            return
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
 
 
 class Costs:

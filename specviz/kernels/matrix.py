@@ -9,8 +9,9 @@ import numpy as np
 from . import llama_pass as kernel
 from .memory import Arena, address, aligned, round_up
 from .vector import TILE_OUTPUTS, WEIGHT_OFFSET, WIDE
-from .workers import workspace
+from .workers import MOST_THREADS, workspace
 
+SMALL = 2**20  # products, from which waking a second thread pays
 STEP = 16  # inputs of a matrix are padded to a multiple of this
 LARGEST_ROW = 2**15  # inputs of a matrix whose integer sums fit 32 bits
 
@@ -109,4 +110,5 @@ class Int8Matrix:
                 self.outputs,
                 int(fine),
                 space=space,
+                most=1 if n * self.nbytes < SMALL else MOST_THREADS,
             )

@@ -36,9 +36,11 @@ class Workers:
         self._job: tuple[Callable[..., Any], int, tuple[int, ...], Any] | None = None
         self._process = os.getpid()
 
-    def call(self, function: Callable[..., Any], *args: int, space: Workspace) -> None:
-        """Run ``function(thread, threads, *args, shared, private)`` on every thread."""
-        count = min(call_threads(), space.threads)
+    def call(
+        self, function: Callable[..., Any], *args: int, space: Workspace, most: int = MOST_THREADS
+    ) -> None:
+        """Run ``function(thread, threads, *args, shared, private)`` on every thread, at most ``most``."""
+        count = min(call_threads(), space.threads, most)
         if count > 1 and self._busy.acquire(blocking=False):
             try:
                 self._start(count - 1)

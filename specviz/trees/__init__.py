@@ -11,6 +11,7 @@ from .draws import (
     top_k,
     top_k_entries,
     top_log_probs,
+    top_probs,
     top_with_sum,
     with_temperature,
 )

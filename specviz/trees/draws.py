@@ -148,6 +148,11 @@ def top_with_sum(logits: Tensor, count: int, temperature: float = 1.0) -> tuple[
     return *top_k(logits, count), (logits / temperature).logsumexp(-1)
 
 
+def top_probs(logits: Tensor) -> Tensor:
+    """Return the probability [rows] of the most likely token of each row of logits [rows, vocab]."""
+    return top_log_probs(logits, 1)[0][:, 0].exp()
+
+
 def _compiled_top(logits: Tensor, count: int, scale: float) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return the largest entries of each row, their places, and the rows' log(sum(exp(scale row))) [rows]
     from a compiled function; None where it does not apply."""

@@ -8,6 +8,7 @@ error. The runner calls ``ready`` between rounds and drafts nothing once it retu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -194,7 +195,7 @@ class DraftModel:
         """Return logits of the target's width, with overflowed rows replaced by a uniform distribution."""
         logits = scores.logits
         if logits.device.type == "cpu":
-            if len(logits) and not bool(torch.isfinite(logits.sum())):
+            if len(logits) and _may_overflow(logits):
                 logits = self._mended(logits)
         elif len(logits):
             good = torch.isfinite(logits.sum(-1, keepdim=True))
@@ -238,6 +239,13 @@ class DraftModel:
 
     def _stop(self, reason: str) -> None:
         self.problem = self.problem or {"model": self.name, "reason": reason, "tokens": self._length}
+
+
+def _may_overflow(logits: Tensor) -> bool:
+    """Return whether logits [rows, vocab] may hold NaN, infinity, or a row without any token. Minus infinity alone
+    is how a model leaves tokens out."""
+    total = float(logits.sum())
+    return not math.isfinite(total) and (total != -math.inf or bool(logits.amax(-1).isinf().any()))
 
 
 class TrainableDraftModel(DraftModel):

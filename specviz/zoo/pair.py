@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -102,9 +103,7 @@ class Loaded:
         """The weights of the draft model with another vocabulary. Raises ZooError if there is none."""
         if self.other_vocab_folder is None:
             raise ZooError(f"This method {missing_reason(others.ROLE, self.name)}.", "method.needs_draft")
-        return self.load_weights(
-            self.other_vocab_folder, first_supporting_forward(register().backends, self.other_vocab_folder)
-        )
+        return self.load_weights(self.other_vocab_folder, self._forward_of(self.other_vocab_folder))
 
     def model_for(self, role: str) -> LoadedModel | None:
         """Return the weights of the model with a role ("draft", "middle", ...; see Kit.open) and the
@@ -145,9 +144,22 @@ class Loaded:
         return self._open(name, book.entries[name].folder())
 
     def _open(self, name: str, folder: Path) -> LoadedModel:
-        model = self.load_weights(folder, first_supporting_forward(register().backends, folder))
+        model = self.load_weights(folder, self._forward_of(folder))
         _same_words(self, name, folder, model)
         return model
+
+    def _forward_of(self, folder: Path) -> Forward:
+        """Return the implementation of the forward pass for a further model: the one that models.yaml names
+        for it, else the one that it names for the target, where they can run it. Raises ZooError."""
+        book = register()
+        named = [entry for entry in book.entries.values() if entry.path == folder]
+        own = book.entries.get(self.name)
+        for entry in (*named, *([] if own is None else [own])):
+            if entry.backend:
+                with suppress(ZooError):
+                    asked = Entry(folder.name, path=folder, backend=entry.backend)
+                    return chosen_for(asked, book.backends, folder, self.device)
+        return first_supporting_forward(book.backends, folder)
 
     def load_weights(self, folder: Path, backend: Forward) -> LoadedModel:
         """Return a checkpoint folder's weights for this implementation of the forward pass. On a CPU their

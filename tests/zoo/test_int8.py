@@ -84,6 +84,18 @@ def test_so_do_those_of_the_embedded_target():
     assert offered(names[0]) == offered(names[1]) and {"eagle2", "dspark"} <= set(offered(names[0]))
 
 
+def test_further_models_run_in_the_forward_of_their_target():
+    """They ran in 32-bit floats, which hid what their methods earn."""
+    loaded = load("SmolLM2-135M-Instruct")
+    roles = [role for role in loaded.role_folders if role.startswith("draft:")]
+    models = [loaded.model_for(role) for role in (*roles, "small")]
+    models += [loaded.other_model, *(loaded.other_size(size) for size in ("wide", "deep"))]
+    assert len(roles) >= 4
+    assert {getattr(model, "numbers", "") for model in models} == {"int8"}
+    plain = load("SmolLM2-135M-Instruct-float")
+    assert not hasattr(plain.model_for("draft:fastdraft"), "numbers")
+
+
 def test_on_another_device_the_table_decides(tmp_path):
     folder = checkpoints.write(tmp_path / "target")
     entry = Entry("bytes", path=folder, backend="int8")

@@ -86,7 +86,8 @@ class InTargetDrafter(Drafter):
                     rows[step].append((at, owner, chain))
         builder.inputs += [self._entry(step, entries) for step, entries in enumerate(rows) if entries]
         dropped = {} if self.dropped is None else {"dropped": self.dropped}
-        shown = [] if self.guesses is None else _rows(self.guesses.softmax(-1))
+        with state.clock.paused():
+            shown = [] if self.guesses is None else _rows(self.guesses.softmax(-1))
         state.note(
             "ahead",
             rows=shown,

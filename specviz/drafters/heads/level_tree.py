@@ -43,7 +43,8 @@ class LevelTree(BlockPassDrafter):
             at[node] = builder.add(grown.tokens[node], at[grown.parents[node]])
         tree = builder.tree()
         if len(tree):
-            note_reach(scores, tree, [math.exp(-costs[node]) for node in kept], state)
+            with state.clock.paused():
+                note_reach(scores, tree, [math.exp(-costs[node]) for node in kept], state)
         return tree
 
     def _grown(self, scores: PathScores, state: State, branch: int) -> tuple[TreeBuilder, list[float]]:

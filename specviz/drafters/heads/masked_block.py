@@ -186,7 +186,8 @@ class BlockChain(BlockPassDrafter):
                 confidence=[round(x, 4) for x in confidences],
             )
         if self.correction is not None and len(tree):
-            note_lattice(scores, tree, state)
+            with state.clock.paused():
+                note_lattice(scores, tree, state)
         return tree
 
 
@@ -282,7 +283,8 @@ class BlockTree(BlockPassDrafter):
                     offer(node, depth, cost)
         tree = builder.tree()
         if self.correction is not None and len(tree):
-            note_reach(scores, tree, reached, state)
+            with state.clock.paused():
+                note_reach(scores, tree, reached, state)
         return tree
 
 

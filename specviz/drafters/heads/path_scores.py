@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from ...core import CapableTarget, State
-from ...trees import top_k, top_log_probs
+from ...trees import top_log_probs
+from ...trees.draws import top_with_sum
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class CandidateScores(PathScores):
     def __init__(self, block: Block, count: int):
         super().__init__(block)
         self.ids: Tensor
-        values, self.ids = top_k(block.logits, min(count, block.logits.shape[-1]))
-        self.base, self.log_probs = values, values - block.logits.logsumexp(-1, keepdim=True)
+        values, self.ids, sums = top_with_sum(block.logits, min(count, block.logits.shape[-1]))
+        self.base, self.log_probs = values, values - sums[:, None]
 
     def ranks(self, position: int, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return (rank of each token among the candidates of ``position``, whether it is one of them), both

@@ -7,6 +7,7 @@ rollback is needed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -87,6 +88,7 @@ class DraftChain(ModelDrafter):
                 state.process_draft_row(scores.logits[-1], builder.tokens),
                 scores.hidden_states.get("final"),
             )
+            self.keep(partial(torch.unsqueeze, logits, 0))
             token, probs = sample_token(logits, state)
             node = builder.add(token, node, builder.begin(probs, IID))
             # at temperature 0 the distribution is one-hot and carries no confidence: a policy gets the
@@ -97,6 +99,10 @@ class DraftChain(ModelDrafter):
             ):
                 break
         return builder.tree()
+
+    def keep(self, rows: Callable[[], Tensor]) -> None:
+        """Called with a function that returns the draft model's logits [n, vocab] of the next n tokens of a
+        chain, until the draft model reads further text."""
 
     def _write(self, builder: TreeBuilder, state: State, budget: Budget) -> bool:
         """Draft the chain with the draft model's own generation loop if it has one; return whether it did.
@@ -129,6 +135,7 @@ class DraftChain(ModelDrafter):
             )
             if written is None:  # end of the context, or nothing generated
                 return before > 0
+            self.keep(lambda written=written: written.logits)
             if state.saves_draft_logits:
                 state.save_draft_logits(
                     written.logits,

@@ -18,7 +18,7 @@ from ...core import (
     never_stop,
 )
 from ...models.exits import sub_model_layers
-from ...trees import Scorer, sample_token
+from ...trees import Scorer, sample_token, top_probs
 from .chain import policy_probs
 
 
@@ -56,7 +56,7 @@ class NestedChain(Drafter):
                 if at not in readers:
                     readers[at] = SubModelScorer(self.views[at], state)
                 logits = readers[at].next_logits(builder)
-                prob = float(logits.softmax(-1).max())
+                prob = float(top_probs(logits[None]))
                 if prob >= self.min_top1_prob:
                     break
             token, probs = sample_token(logits, state)

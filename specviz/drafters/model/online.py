@@ -59,7 +59,9 @@ class OnlineChain(OverlapChain):
         self.original.sync(state.tokens)
 
     def observe(self, state: State, outcome: Outcome) -> None:
-        line, rows = self.overlaps(state, outcome), verified_rows(outcome)
+        with state.clock.paused():
+            line = self.overlaps(state, outcome)
+        rows = verified_rows(outcome)
         first = len(state.tokens) - len(outcome.committed)
         if self.places and first <= self.places[-1].at:  # another text
             self.places = []
@@ -74,10 +76,11 @@ class OnlineChain(OverlapChain):
         refused = [place for place in self.places if place.refused]
         shown = {}
         if len(refused) >= self.every:
-            shown = {
-                "before": self.original_overlap(state),
-                "now": _mean([place.overlap for place in self.places]),
-            }
+            with state.clock.paused():
+                shown = {
+                    "before": self.original_overlap(state),
+                    "now": _mean([place.overlap for place in self.places]),
+                }
             self.learn(state.tokens, refused)
             self.places, refused = [], []
         state.note(
@@ -90,14 +93,9 @@ class OnlineChain(OverlapChain):
         first, last = self.places[0].at, self.places[-1].at
         self.original.sync(state.tokens[:first])
         rows = self.original.score(DraftTree.chain(state.tokens[first:last])).logits
-        return _mean(
-            [
-                self.compute_overlaps(
-                    place.logits[None], [self.comparison_probs(rows[place.at - first], state)], state
-                )[0]
-                for place in self.places
-            ]
-        )
+        drafted = self.comparison_probs(rows[[place.at - first for place in self.places]], state)
+        logits = torch.stack([place.logits for place in self.places])
+        return _mean(self.compute_overlaps(logits, drafted, state))
 
     def learn(self, tokens: list[int], places: list[VerifiedPosition]) -> None:
         """Take one training step: the cross-entropy between the target's distributions at these positions

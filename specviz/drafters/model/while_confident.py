@@ -4,7 +4,7 @@ before a position whose top-1 probability is too low."""
 from __future__ import annotations
 
 from ...core import IID, Budget, DraftingModel, DraftTree, State, TreeBuilder
-from ...trees import Scorer, sample_token
+from ...trees import Scorer, sample_token, top_probs
 from .chain import ModelDrafter
 
 
@@ -28,14 +28,9 @@ class ConfidentChain(ModelDrafter):
             self.model.sync(state.tokens)
         while len(builder) < budget.gamma:
             logits = scorer.logits(builder, (node,))[0]
-            sure.append(
-                round(
-                    float(
-                        (logits.softmax(-1) if state.sampling.greedy else state.sampling.probs(logits)).max()
-                    ),
-                    5,
-                )
-            )
+            greedy = state.sampling.greedy
+            best = top_probs(logits[None]) if greedy else state.sampling.probs(logits).max()
+            sure.append(round(float(best), 5))
             if sure[-1] < self.min_prob:
                 break
             token, probs = sample_token(logits, state)

@@ -27,7 +27,7 @@ METHOD = Method(
     paper="Timor et al. 2025, arXiv 2502.05202",
     summary="Every word of the draft counts, also those the target does not have: it is judged by how the target would spell it.",
     knobs=(
-        Knob("gamma", 3, 1, 16, "tokens drafted a round"),
+        Knob("gamma", 2, 1, 16, "tokens drafted a round"),
         Knob(
             "ahead",
             4,

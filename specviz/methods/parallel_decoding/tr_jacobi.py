@@ -26,7 +26,7 @@ METHOD = Method(
     summary="Keeps the best few guesses for each place ahead, tries them as a tree, and a phrase copied from the text along with them.",
     knobs=(
         Knob("depth", 4, 1, 8, "positions guessed ahead (the paper's 5)"),
-        Knob("nodes", 5, 1, 63, "nodes of the tree of guesses; 63 is the paper's template, fewer suit a CPU"),
+        Knob("nodes", 3, 1, 63, "nodes of the tree of guesses; 63 is the paper's template, fewer suit a CPU"),
         Knob("wide", 6, 1, 10, "most guesses for one place"),
         Knob("chain", 5, 1, 16, "most tokens copied from the text"),
         Knob("match", 3, 1, 8, "most tokens of the end that are looked up"),
@@ -49,6 +49,7 @@ METHOD = Method(
             place="abstract of 2406.17404",
             baseline_knobs={"block": 5},
             tokens=40,
+            knobs={"nodes": 5},
         ),
     ),
     build=build,

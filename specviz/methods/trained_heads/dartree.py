@@ -27,10 +27,10 @@ METHOD = Method(
     summary="A tree in which every node was corrected by the path above it, grown level by level from one drafted block.",
     knobs=(
         Knob("nodes", 5, 1, 64, "nodes that are verified; the authors verify 64 on a GPU"),
-        Knob("depth", 7, 1, 15, "most levels, as far as the block was trained"),
+        Knob("depth", 2, 1, 15, "most levels, as far as the block was trained"),
         Knob(
             "width",
-            4,
+            3,
             1,
             12,
             "paths kept at each level of the wide tree, from which the nodes are chosen; the authors keep 12",
@@ -55,6 +55,8 @@ METHOD = Method(
             figure="27.9 % faster than Domino",
             place="abstract of 2608.13524",
             tokens=40,
+            baseline_knobs={"gamma": 5},
+            knobs={"depth": 7, "width": 4},
         ),
     ),
     build=build,

@@ -48,6 +48,7 @@ METHOD = Method(
             figure="longer accepted on all tasks",
             place="abstract of 2404.09221",
             tokens=40,
+            baseline_knobs={"gamma": 4},
         ),
     ),
     build=build,

@@ -25,7 +25,7 @@ METHOD = Method(
     paper="Kim et al. 2024, arXiv 2404.09221",
     summary="Heads guess a block at once; an n-gram model then picks the path through their best guesses that reads like text.",
     knobs=(
-        Knob("gamma", 4, 1, 15, "tokens of the block, as far as heads were trained"),
+        Knob("gamma", 2, 1, 15, "tokens of the block, as far as heads were trained"),
         Knob("top", 6, 1, 16, "guesses of each position; the paper takes 16"),
         Knob("order", 2, 1, 4, "tokens of the longest n-gram; the paper has 2 and 4"),
         Knob(
@@ -49,6 +49,8 @@ METHOD = Method(
             figure="longer accepted on all tasks",
             place="abstract of 2404.09221",
             tokens=40,
+            baseline_knobs={"gamma": 4},
+            knobs={"gamma": 4},
         ),
     ),
     build=build,

@@ -47,8 +47,8 @@ METHOD = Method(
             "tokens of the datastore whose hidden states the factors are fitted to, once per session",
         ),
         Knob("top_k", 2, 1, 10, "nodes of a level that go on, and children of each; 10 on a GPU"),
-        Knob("depth", 4, 1, 8, "levels grown, a pass of the head each"),
-        Knob("nodes", 5, 1, 60, "nodes kept in the end; 60 on a GPU"),
+        Knob("depth", 2, 1, 8, "levels grown, a pass of the head each"),
+        Knob("nodes", 4, 1, 60, "nodes kept in the end; 60 on a GPU"),
         Knob(
             "gain",
             0.2,
@@ -86,6 +86,7 @@ METHOD = Method(
             baseline_knobs={"depth": 4},
             factor=0.8,
             tokens=40,
+            knobs={"depth": 4, "nodes": 5},
         ),
     ),
     build=build,

@@ -25,7 +25,7 @@ METHOD = Method(
     summary="One pass of the diffusion drafter, several chains drawn from it; the target checks all of them as one tree.",
     knobs=(
         Knob(
-            "gamma", 3, 1, 16, "tokens of a chain, as far as the block was trained; the authors take 8 to 16"
+            "gamma", 2, 1, 16, "tokens of a chain, as far as the block was trained; the authors take 8 to 16"
         ),
         Knob("chains", 3, 1, 8, "chains drawn a round; each adds its tokens to the target's pass"),
     ),
@@ -49,6 +49,7 @@ METHOD = Method(
             baseline_knobs={"gamma": 3},
             temperature=1.0,
             tokens=40,
+            knobs={"gamma": 3},
         ),
     ),
     build=build,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from specviz.checkpoints.weights import ModelError
-from specviz.core import DraftTree, Sampling, State, open_run, play
+from specviz.core import Budget, DraftTree, Parts, Sampling, State, open_run, play
 from specviz.drafters.heads import reduced_output
 from specviz.drafters.heads.features import FeatureModel
 from specviz.drafters.heads.reduced_output import (
@@ -17,12 +17,15 @@ from specviz.drafters.heads.reduced_output import (
     target_for_drafting,
 )
 from specviz.methods import catalogue, head_kinds
+from specviz.methods.trained_heads.clover.clover_drafter import CloverTree
 from specviz.methods.trained_heads.fr_spec.fr_spec_drafter import most_frequent
 from specviz.models import linear
+from specviz.policies import Fixed
 from specviz.targets.tiny import TinyTarget
-from specviz.trees import Scorer
+from specviz.trees import Scorer, full_tree
+from specviz.verifiers import TokenRejection
 
-from ...exactness.toys import PROMPT, toy
+from ...exactness.toys import PROMPT, begin, toy
 
 FR_SPEC = catalogue()["fr_spec"]
 
@@ -189,3 +192,16 @@ def test_draft_tokens_are_distinct_ids_of_the_vocabulary(tmp_path, content, good
         with pytest.raises(ModelError) as refused:
             read_draft_tokens(tmp_path / "medusa", 7)
         assert refused.value.code == "head.draft_tokens"
+
+
+def test_clover_reads_a_root_that_it_may_not_draft():
+    """Its table was made of the restricted output matrix, in which such a root has no row."""
+    kit = toy(12)
+    heads = kit.head("clover")
+    heads.draft_tokens = torch.tensor([1, 2, 3, 4])
+    drafter = CloverTree(heads, full_tree((1, 1)))
+    parts = Parts(drafter, Fixed(2, 1), TokenRejection())
+    state = begin(parts, kit, Sampling(0.0), limit=4, prompt=[1, 2, 9])
+    tree = drafter.propose(state, Budget(2, 1))
+    assert drafter.table is not None and bool(drafter.table.isfinite().all())
+    assert len(tree) == 2 and set(tree.tokens) <= {1, 2, 3, 4}

@@ -4,6 +4,7 @@ trees and chains over them."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from specviz.core import IID, Budget, Parts, Sampling, State, TreeBuilder
 from specviz.drafters.heads.level_tree import LevelTree
 from specviz.drafters.heads.masked_block import BlockChain, BlockTree
 from specviz.drafters.heads.path_scores import Block, PathScores
+from specviz.drafters.heads.reduced_output import ReducedTarget, with_reduced_output
 from specviz.methods.trained_heads.taps.taps_drafter import ReachTree
 from specviz.methods.trained_heads.xpress.xpress_drafter import RefinedBlock
 from specviz.models.heads import ready
@@ -233,6 +235,27 @@ def test_a_scale_of_embeddings_in_training_moves_into_the_weights(kit):
         and torch.allclose(folded[known], scaled[known])
         and not torch.allclose(plain[known], scaled[known])
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_output_matrix_of_few_tokens_changes_nothing_else(kit, kind):
+    """Scores with the matrix restricted to some tokens, against the whole matrix with the other logits at
+    minus infinity."""
+    head, tokens = kit.head(kind), torch.tensor([1, 2, 3, 5, 7, 8, 9, 11])
+    left_out = torch.ones(VOCAB, dtype=torch.bool).index_fill(0, tokens, False)
+    masked = ReducedTarget(
+        kit.target, lambda states: kit.target.head(states).masked_fill(left_out, -torch.inf)
+    )
+    plain = material(kit)
+    found = []
+    for target in (masked, with_reduced_output(kit.target, head, tokens)):
+        block = replace(plain, target=target, logits=target.head(plain.states))
+        path = [5, *(int(block.logits[place].topk(2).indices[place % 2]) for place in range(PLACES - 1))]
+        opened_head = head.with_previous(len(tokens)) if kind == "treeflash" else head
+        with torch.inference_mode():
+            found.append(along(opened_head.open(block), path))
+    assert found[0].isfinite().sum() >= 2 * PLACES
+    torch.testing.assert_close(found[1], found[0], atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)

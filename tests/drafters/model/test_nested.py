@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from specviz.core import Budget, Parts, Sampling, State, open_run, play
+from specviz.core.state import Clock
 from specviz.drafters.model.nested import NestedChain
 from specviz.drafters.model.overlap import OverlapChain
 from specviz.policies import Fixed
@@ -95,3 +96,33 @@ def test_agreement_is_what_both_distributions_have_in_common_at_the_judged_place
             assert common == pytest.approx(float(p.minimum(q).sum()), abs=1e-4)
         lengths.add(len(reported["line"]))
     assert len(lengths) > 1
+
+
+def test_what_is_only_shown_costs_no_time_of_the_engine(net, monkeypatch):
+    now = [0.0]
+
+    def dear(*given):
+        now[0] += 100.0
+        return plain(*given)
+
+    plain = OverlapChain.compute_overlaps
+    monkeypatch.setattr(OverlapChain, "compute_overlaps", lambda self, *given: dear(self, *given))
+    small = TinyTarget(TinyNet(12, 5, layers=2, sharp=1.2))
+    target, parts = TinyTarget(net), Parts(OverlapChain(small), Fixed(3), TokenRejection())
+    state = State(list(TEXT), Sampling(0.0), limit=12, clock=Clock(lambda: now[0]))
+    open_run(parts, target, state)
+    while not state.done:
+        play(parts, target, state)
+    assert now[0] >= 200 and state.clock.now() == 0.0
+
+
+def test_a_pause_within_a_pause_ends_with_the_outer_one():
+    now = [0.0]
+    clock = Clock(lambda: now[0])
+    with clock.paused():
+        now[0] = 1.0
+        with clock.paused():
+            now[0] = 2.0
+        now[0] = 3.0
+    now[0] = 3.5
+    assert clock.now() == 0.5

@@ -24,7 +24,7 @@ METHOD = Method(
     paper="Kavehzadeh et al. 2024, arXiv 2407.01955",
     summary="One draft model that can stop half-way through its layers: easy tokens come from its first layers, hard ones from all.",
     knobs=(
-        Knob("gamma", 4, 1, 16, "tokens drafted a round"),
+        Knob("gamma", 2, 1, 16, "tokens drafted a round"),
         Knob(
             "size",
             "adaptive",
@@ -57,7 +57,8 @@ METHOD = Method(
             "draft_layers",
             figure="1.21 times plain decoding, 1.07 with all draft layers (7B)",
             place="the authors' plot script for 2407.01955",
-            baseline_knobs={"size": "whole"},
+            baseline_knobs={"gamma": 4, "size": "whole"},
+            knobs={"gamma": 4},
         ),
     ),
     build=build,

@@ -25,7 +25,7 @@ METHOD = Method(
     knobs=(
         Knob(
             "gamma",
-            4,
+            2,
             1,
             15,
             "tokens guessed after the model's own, as far as heads were trained; the paper is fastest with 7",
@@ -55,6 +55,7 @@ METHOD = Method(
             figure="iterations fall by up to 2 times",
             place="abstract of 1811.03115",
             tokens=40,
+            knobs={"gamma": 4},
         ),
     ),
     build=build,

@@ -14,6 +14,7 @@ from torch import Tensor
 from ....core import Budget, CapableTarget, DraftTree, Scores, State
 from ....drafters.heads.last_state import HydraTree
 from ....models.row_cache import RowCache
+from ....trees import top_probs
 
 
 class TextRows:
@@ -97,7 +98,7 @@ class ChimeraModel:
             self._at |= {node: self._used + n + i for i, node in enumerate(nodes)}
             self._used += 2 * n
             logits = self.heads.logits(level, self.last.expand(n, -1), became, self.target.head)
-            self.best.append(round(float(logits[0].softmax(-1).max()), 4))
+            self.best.append(round(float(top_probs(logits[:1])), 4))
             return Scores(logits)
 
 

@@ -7,6 +7,7 @@ reads every hidden state of the text. All nodes are chosen.
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -15,17 +16,25 @@ from ....core import Budget, CapableTarget, DraftTree, Scores, State, token_tens
 from ....drafters.heads.last_state import HydraTree
 from ....trees import Shape
 
+_tables: WeakKeyDictionary[Any, Tensor] = WeakKeyDictionary()  # of each heads
+
 
 class CloverTree(HydraTree):
     """Drafter of a tree of a fixed shape with Clover's heads, level by level (Xiao et al. 2405.00263).
 
-    table [vocab, hidden]: the heads' input for each token; computed with the first tree of a run."""
+    table [vocab, hidden]: the heads' input for each token, in 16 bits; computed once for each heads."""
 
     needs = frozenset({"tap:final", "head"})
 
     def __init__(self, heads: Any, shape: Shape):
         super().__init__(heads, shape)
         self.table: Tensor | None = None
+
+    def start(self, state: State, target: CapableTarget, prefill: Scores) -> None:
+        super().start(state, target, prefill)
+        self.whole = target  # the drafting target may lack tokens, of which any can be the root
+        if self.last is not None:
+            self._fill_table()
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         tree = super().propose(state, budget)
@@ -46,10 +55,19 @@ class CloverTree(HydraTree):
 
     def draft_model(self, state: State) -> CloverModel:
         assert self.last is not None  # a draft begins at a known state
-        table = self.heads.rows(self.target.head, self.last) if self.table is None else self.table
-        self.table = table
+        table = self._fill_table() if self.table is None else self.table
         self.model = CloverModel(self.heads, self.target, table, self.last, state.tokens[-1])
         return self.model
+
+    def _fill_table(self) -> Tensor:
+        assert self.last is not None
+        table = _tables.get(self.heads)
+        if table is None:
+            with torch.inference_mode():
+                table = self.heads.rows(self.whole.head, self.last).half()
+            _tables[self.heads] = table
+        self.table = table
+        return table
 
 
 class CloverModel:
@@ -76,7 +94,7 @@ class CloverModel:
                 [self.last if node < 0 else self.states[tree.parents[node]] for node in nodes]
             )
             after, gates = self.heads.regression(
-                before, self.table.index_select(0, token_tensor(self.table.device, tokens))
+                before, self.table.index_select(0, token_tensor(self.table.device, tokens)).to(before)
             )
             shares = (after - before).norm(dim=-1) / before.norm(dim=-1).clamp(min=1e-9)
             for node, state, (*row, share) in zip(

@@ -24,7 +24,7 @@ METHOD = Method(
     knobs=(
         Knob(
             "gamma",
-            5,
+            3,
             1,
             15,
             "tokens drafted a round, as far as the block was trained; published blocks have 16",
@@ -67,6 +67,8 @@ METHOD = Method(
             figure="11 to 15 % longer accepted",
             place="abstract of 2606.02091",
             tokens=40,
+            baseline_knobs={"gamma": 5},
+            knobs={"gamma": 5},
         ),
     ),
     build=build,

@@ -24,7 +24,7 @@ METHOD = Method(
     knobs=(
         Knob(
             "gamma",
-            5,
+            3,
             1,
             15,
             "tokens drafted a round, as far as the block was trained; the paper's blocks have 16",
@@ -52,6 +52,7 @@ METHOD = Method(
             figure="up to 2.5 times the speed-up of EAGLE-3",
             place="abstract of 2602.06036",
             tokens=40,
+            knobs={"gamma": 5},
         ),
     ),
     build=build,

@@ -26,7 +26,7 @@ METHOD = Method(
     knobs=(
         Knob(
             "gamma",
-            5,
+            3,
             1,
             15,
             "tokens drafted a round, as far as the block was trained; published blocks have 16",
@@ -56,6 +56,8 @@ METHOD = Method(
             "dflash",
             "accepted_length",
             tokens=40,
+            baseline_knobs={"gamma": 5},
+            knobs={"gamma": 5},
         ),
     ),
     build=build,

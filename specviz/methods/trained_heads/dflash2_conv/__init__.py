@@ -27,7 +27,7 @@ METHOD = Method(
     knobs=(
         Knob(
             "gamma",
-            5,
+            3,
             1,
             15,
             "tokens drafted a round, as far as the block was trained; published blocks have 8 or 16",
@@ -57,6 +57,8 @@ METHOD = Method(
             "dflash",
             "accepted_length",
             tokens=40,
+            baseline_knobs={"gamma": 5},
+            knobs={"gamma": 5},
         ),
     ),
     build=build,

@@ -26,7 +26,7 @@ METHOD = Method(
     knobs=(
         Knob(
             "gamma",
-            5,
+            3,
             1,
             15,
             "tokens drafted a round, as far as the block was trained; the authors' blocks have 16",
@@ -59,6 +59,8 @@ METHOD = Method(
             figure="1.90 to 2.29 tokens a pass",
             place="speculators, pull request 773",
             tokens=40,
+            baseline_knobs={"gamma": 5},
+            knobs={"gamma": 5},
         ),
     ),
     build=build,

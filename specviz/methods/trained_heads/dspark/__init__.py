@@ -63,6 +63,7 @@ METHOD = Method(
             place="the authors' code DeepSpec",
             knobs={"sure": 0.0, "gamma": 5},
             tokens=40,
+            baseline_knobs={"gamma": 5},
         ),
     ),
     build=build,

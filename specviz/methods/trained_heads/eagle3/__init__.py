@@ -54,7 +54,7 @@ METHOD = Method(
             figure="about 1.4 times EAGLE-2's speed",
             place="abstract of 2503.01840",
             knobs={"nodes": 5},
-            baseline_knobs={"nodes": 5},
+            baseline_knobs={"depth": 3, "nodes": 5},
             tokens=40,
         ),
     ),

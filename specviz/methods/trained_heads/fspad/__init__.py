@@ -28,8 +28,8 @@ METHOD = Method(
     "next step.",
     knobs=(
         TOP_K,
-        Knob("depth", 4, 1, 8, "levels grown, a pass of the head each; the authors' scripts take 6"),
-        Knob("nodes", 5, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
+        Knob("depth", 2, 1, 8, "levels grown, a pass of the head each; the authors' scripts take 6"),
+        Knob("nodes", 4, 1, 60, "nodes kept in the end; the authors' scripts keep 59 on a GPU"),
         GAIN,
     ),
     needs=frozenset({"head:fspad", "tap:final", "embed", "head", "tree"}),
@@ -68,6 +68,7 @@ METHOD = Method(
             place="abstract of 2408.15562",
             baseline_knobs={"depth": 4},
             tokens=40,
+            knobs={"depth": 4, "nodes": 5},
         ),
     ),
     build=build,

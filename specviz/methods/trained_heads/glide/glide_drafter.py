@@ -23,7 +23,7 @@ from ....core import (
 )
 from ....drafters.heads.reduced_output import target_for_drafting
 from ....drafters.model.chain import ModelDrafter
-from ....trees import Scorer, top_k
+from ....trees import Scorer, top_k, top_probs
 
 WIDTHS = (
     (0.3, 7),
@@ -131,7 +131,7 @@ class CapeChain(ModelDrafter):
             if len(builder) >= budget.nodes:
                 break
             row = scorer.logits(builder, (node,))
-            sure.append(round(float(row.softmax(-1).max()), 4))
+            sure.append(round(float(top_probs(row)), 4))
             count = next(
                 count for prob, count in self.widths if sure[-1] <= prob or prob == self.widths[-1][0]
             )

@@ -29,7 +29,7 @@ METHOD = Method(
     paper="Wu et al. 2024, arXiv 2404.12022",
     summary="Turns the last token's inner state into made-up states of the next tokens, which the rest of the model reads as its own.",
     knobs=(
-        Knob("nodes", 4, 0, 64, "nodes of the tree; 0: as many as it was calibrated for"),
+        Knob("nodes", 2, 0, 64, "nodes of the tree; 0: as many as it was calibrated for"),
         Knob("depth", 2, 1, 6, "pseudo states after a candidate, as far as they were trained"),
     ),
     needs=frozenset({"head:hidden_transfer", "entry", "tree"}),
@@ -53,6 +53,7 @@ METHOD = Method(
             figure="better than Medusa and self-speculative decoding",
             place="abstract of 2404.12022",
             tokens=40,
+            knobs={"nodes": 4},
         ),
     ),
     build=build,

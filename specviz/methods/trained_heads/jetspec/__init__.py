@@ -52,6 +52,7 @@ METHOD = Method(
             "ddtree",
             "accepted_length",
             tokens=40,
+            baseline_knobs={"depth": 7},
         ),
     ),
     build=build,

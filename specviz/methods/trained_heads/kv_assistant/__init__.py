@@ -84,6 +84,7 @@ METHOD = Method(
             "accepted_length",
             tokens=40,
             why="it saw 0.075 million answer tokens, GliDe's head 0.1 million (docs/log/2026-11/models.md)",
+            baseline_knobs={"gamma": 5, "nodes": 5},
         ),
     ),
     build=build,

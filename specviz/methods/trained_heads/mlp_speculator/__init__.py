@@ -24,7 +24,7 @@ METHOD = Method(
     paper="Wertheimer et al. 2024, arXiv 2404.19124",
     summary="Levels of a small network guess one token after another from the target's last hidden state, each knowing the token before.",
     knobs=(
-        Knob("depth", 3, 1, 8, "most levels used, one a token ahead"),
+        Knob("depth", 2, 1, 8, "most levels used, one a token ahead"),
         Knob("paths", 2, 1, 16, "most probable paths that are checked"),
         Knob("top", 0, 0, 6, "tokens followed at each level; 0: as many as the weights were made for"),
     ),
@@ -52,6 +52,7 @@ METHOD = Method(
             figure="2 to 3 times faster",
             place="abstract of 2404.19124",
             tokens=40,
+            knobs={"depth": 3},
         ),
     ),
     build=build,

@@ -24,7 +24,7 @@ METHOD = Method(
     paper="DeepSeek-AI 2024, arXiv 2412.19437",
     summary="The module with which a model was taught to see one token further drafts, and is fed its own state to see more.",
     knobs=(
-        Knob("gamma", 3, 1, 8, "tokens drafted a round, a pass of the module each; the report drafts one"),
+        Knob("gamma", 1, 1, 8, "tokens drafted a round, a pass of the module each; the report drafts one"),
     ),
     needs=frozenset({"head:mtp", "tap:final", "embed", "head"}),
     look="The first token is what the module was taught; each further one stands on its own guess, and is right less often.",
@@ -49,6 +49,7 @@ METHOD = Method(
             figure="85 to 90 % of the second tokens kept, 1.8 times the tokens/s",
             place="section 5.4.3 of 2412.19437, as quoted",
             tokens=40,
+            knobs={"gamma": 3},
         ),
     ),
     build=build,

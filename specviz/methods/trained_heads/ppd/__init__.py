@@ -26,7 +26,7 @@ METHOD = Method(
     summary="Learned prompt tokens ride along with every candidate, so the pass that checks one tree of guesses grows the next.",
     knobs=(
         Knob("rows", 5, 2, 64, "candidates and prompt tokens in a pass, together, without the root"),
-        Knob("depth", 3, 1, 6, "prompt tokens after a candidate, as far as they were trained"),
+        Knob("depth", 2, 1, 6, "prompt tokens after a candidate, as far as they were trained"),
     ),
     needs=frozenset({"head:ppd", "entry", "tree"}),
     look="How a pass is shared: candidates that may be right, and prompt tokens after those that are likely to be the last.",
@@ -52,6 +52,7 @@ METHOD = Method(
             figure="up to 2.49 times plain decoding",
             place="abstract of 2405.18628",
             tokens=40,
+            knobs={"depth": 3},
         ),
     ),
     build=build,

@@ -23,9 +23,9 @@ METHOD = Method(
     paper="Wang et al. 2026, arXiv 2606.00487",
     summary="DFlash's tree, where a small scorer says which nodes the target will reach, so that no token is spent below a dead end.",
     knobs=(
-        Knob("nodes", 5, 1, 60, "most nodes of the tree"),
+        Knob("nodes", 4, 1, 60, "most nodes of the tree"),
         Knob("width", 3, 1, 10, "most children of a node"),
-        Knob("depth", 7, 1, 15, "most levels, as far as the block was trained"),
+        Knob("depth", 3, 1, 15, "most levels, as far as the block was trained"),
         Knob(
             "depth_cost",
             0.0,
@@ -64,6 +64,8 @@ METHOD = Method(
             figure="7.9 times plain decoding",
             place="abstract of 2606.00487",
             tokens=40,
+            baseline_knobs={"depth": 7},
+            knobs={"depth": 7, "nodes": 5},
         ),
     ),
     build=build,

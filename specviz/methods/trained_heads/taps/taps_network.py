@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from ....checkpoints.weights import ModelError
 from ....drafters.heads.path_scores import Block, CandidateScores, PathScores
+from ....drafters.heads.reduced_output import reduced_head
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 
 SIZES = ("taps_rank", "taps_inner", "taps_top_k", "taps_depths")
@@ -73,7 +74,9 @@ class SiblingScores(CandidateScores):
 
     def __init__(self, block: Block, head: Scorer):
         super().__init__(block, head.top_k)
-        self.head, log_probs = head, block.logits.log_softmax(-1)
+        self.head, restricted = head, reduced_head(block.target)
+        logits = block.logits if restricted is None else block.logits[:, restricted.tokens]
+        log_probs = logits.log_softmax(-1)
         self.entropy = -(log_probs.exp() * log_probs.clamp(min=-1e4)).sum(-1)
         self.children = block.target.embed(self.ids.flatten()).to(block.states).unflatten(0, self.ids.shape)
 

@@ -25,9 +25,9 @@ METHOD = Method(
     paper="Rheinboldt et al. 2026, arXiv 2606.03819",
     summary="A tree over DFlash's block in which every position knows the token before it, still without a further pass.",
     knobs=(
-        Knob("nodes", 5, 1, 60, "nodes of the tree"),
+        Knob("nodes", 4, 1, 60, "nodes of the tree"),
         Knob("width", 3, 1, 16, "most children of a node; the authors' code allows 16"),
-        Knob("depth", 7, 1, 15, "most levels, as far as the block was trained"),
+        Knob("depth", 3, 1, 15, "most levels, as far as the block was trained"),
         Knob(
             "previous",
             4,
@@ -61,6 +61,8 @@ METHOD = Method(
             figure="12 % more tokens a pass",
             place="abstract of 2606.03819",
             tokens=40,
+            baseline_knobs={"depth": 7},
+            knobs={"depth": 7, "nodes": 5},
         ),
     ),
     build=build,

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from ....checkpoints.weights import ModelError
 from ....core import token_tensor
 from ....drafters.heads.path_scores import Block, PathScores
+from ....drafters.heads.reduced_output import reduced_head
 from ....models.heads import HeadWeights, TargetInfo, check_fit, config_of, fill
 from ....trees import top_k
 
@@ -84,6 +85,9 @@ class TreeFlashScores(PathScores):
             1
         ]  # [places - 1, previous]
         self.rows: Tensor | None = None
+        self.restricted = reduced_head(block.target)
+        if self.restricted is not None:
+            self.ids = self.restricted.tokens.expand(len(block.states), -1)
 
     def step(self, position: int, carry: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         if position == 0:
@@ -103,7 +107,8 @@ class TreeFlashScores(PathScores):
         )
         embeds = block.target.embed(torch.cat([root, self.before.flatten()])).to(block.states)
         raw = block.raw[places] + self.head.ar_approximation(embeds, block.states[places])
-        return block.target.head(block.norm(raw))
+        output = block.target.head if self.restricted is None else self.restricted.narrow
+        return output(block.norm(raw))
 
 
 def build(target: TargetInfo, hparams: dict[str, Any]) -> TreeFlash:
