@@ -69,11 +69,12 @@ class HeadLearner:
         self.logits.append(logits.clone())
         self.rounds += 1
 
-    def learn(self, target: CapableTarget, tokens: list[int]) -> dict[str, Any]:
+    def learn(self, target: CapableTarget, state: State) -> dict[str, Any]:
         """Take one training step on the rows since the last step; return figures for the note: the mean overlap,
         sum of min(p, q), of the target's distribution with the head's as it came ("before") and as it was until
         now ("now"), and the number of rows."""
         assert self.states is not None
+        tokens = state.tokens
         matrix, columns = output_matrix(target, self.head)
         with torch.inference_mode(False), torch.enable_grad():
             logits = torch.cat(self.logits)[-len(self.states) :].clone()
@@ -92,7 +93,7 @@ class HeadLearner:
             torch.nn.utils.clip_grad_norm_(self.net.parameters(), CLIP)
             self.optimiser.step()
             self.optimiser.zero_grad(set_to_none=True)
-            with torch.no_grad():
+            with torch.no_grad(), state.clock.paused():  # it is only shown
                 before, _ = self._loss(self.head, lesson, wanted, matrix.to(kind), columns)
         self.net.__dict__.pop("fused", None)  # the inference layout of the old weights
         self.logits = []
@@ -267,6 +268,6 @@ def distil(
     shown: dict[str, Any] = {}
     stepped = learner.rounds >= learner.every
     if stepped:
-        shown = learner.learn(target, state.tokens)
+        shown = learner.learn(target, state)
     state.note("distilled", updates=learner.updates, waiting=learner.rounds, every=learner.every, **shown)
     return stepped

@@ -167,7 +167,8 @@ def test_the_papers_tree_and_the_small_one():
     kit = toy(12)
     for knobs, levels in (
         ({"nodes": 25, "depth": 5}, [4, 8, 8, 3, 2]),
-        ({}, [2, 2, 1]),
+        ({}, [2, 3]),
+        ({"nodes": 5, "depth": 3}, [2, 2, 1]),
         ({"nodes": 25, "depth": 2}, [4, 8]),
         ({"nodes": 1}, [1]),
     ):

@@ -27,7 +27,8 @@ def build(kit, nodes: int, depth: int) -> Parts:
     from ....trees import Shape
     from ....verifiers import TokenRejection
 
-    best = sorted(PAPER, key=lambda path: -share(path))[:nodes]
+    within = [path for path in PAPER if len(path) <= depth]
+    best = sorted(within, key=lambda path: -share(path))[:nodes]
     shape = Shape.of_paths(tuple(map(int, path)) for path in best).within(depth, 4)
     drafter = FeatureDrafter(kit.head("eagle"), lambda model: DraftShape(model, shape))
     return Parts(drafter, Fixed(depth, 4, nodes), TokenRejection())
