@@ -12,6 +12,8 @@
     DRAWS = 200,
     TAIL = 0.025,
     AGAIN = 1.05,
+    AGAIN_BUSY = 1.15,
+    FEWEST = 8,
     CONFIDENCE = 0.95,
     CLOSE = 1.05,
     SLACK = 1.15,
@@ -92,7 +94,9 @@
     return (sum * count) / (blocks * BLOCK);
   }
   function bootstrap(plain, ours) {
-    if (Math.min(plain.seconds.length, ours.seconds.length) < BLOCK) return [null, null];
+    const replaced = plain.replaced + ours.replaced;
+    if (Math.min(plain.seconds.length, ours.seconds.length) < (replaced ? FEWEST : BLOCK)) return [null, null];
+    const again = isBusy(replaced, plain.of + ours.of) ? AGAIN_BUSY : AGAIN;
     const draw = randomFractions(1),
       each = ours.tokens / plain.tokens,
       ratios = [];
@@ -102,7 +106,7 @@
     }
     ratios.sort((a, b) => a - b);
     const cut = Math.floor(TAIL * DRAWS);
-    return [ratios[cut] / AGAIN, ratios[DRAWS - 1 - cut] * AGAIN];
+    return [ratios[cut] / again, ratios[DRAWS - 1 - cut] * again];
   }
 
   /* The ends of the interval of the median: the narrowest pair of order statistics with at least CONFIDENCE, else all. */

@@ -4,8 +4,8 @@ busy machine. The headline, the race, tables, exports, the notebook, ``/compare`
 
 A forward pass (or a draft) that took more than ``SLOW`` times the lane's median for the same number of tokens
 was interrupted by other work. It is replaced by that median and counted. The interval comes from a bootstrap
-over blocks of rounds, since neighbouring rounds are disturbed together, and is widened by ``AGAIN``; with
-repeats, it comes from the order statistics of the paired runs. No speed is named where the interval is wider
+over blocks of rounds, since neighbouring rounds are disturbed together, and is widened by ``AGAIN``, on a busy
+machine by ``AGAIN_BUSY``; with repeats, it comes from the order statistics of the paired runs. No speed is named where the interval is wider
 than a factor of ``WIDEST``.
 """
 
@@ -24,6 +24,8 @@ BLOCK = 4  # consecutive rounds that are drawn together
 DRAWS = 200  # bootstrap samples
 TAIL = 0.025  # share of the samples beyond each end of the interval
 AGAIN = 1.05  # factor by which another run of the same text may differ, unseen in the rounds of one run
+AGAIN_BUSY = 1.15  # the same beside other work, which slows passes of several rows and drafts more than lone rows
+FEWEST = 8  # rounds below which the medians of a disturbed run are disturbed themselves
 CONFIDENCE = 0.95  # of an interval of paired runs
 CLOSE = 1.05  # ratio of speeds below which there is no difference
 SLACK = 1.15  # factor by which a speed-up may exceed the tokens per pass
@@ -181,14 +183,16 @@ def is_busy(replaced: int, of: int) -> bool:
 
 def _bootstrap(plain: Steady, ours: Steady) -> tuple[float | None, float | None]:
     """Return the ends of the interval of one pair of runs; None where a lane has too few rounds."""
-    if min(len(plain.seconds), len(ours.seconds)) < BLOCK:
+    replaced, of = plain.replaced + ours.replaced, plain.of + ours.of
+    if min(len(plain.seconds), len(ours.seconds)) < (FEWEST if replaced else BLOCK):
         return None, None
+    again = AGAIN_BUSY if is_busy(replaced, of) else AGAIN
     draw = random_fractions(1)
     each = ours.tokens / plain.tokens
     totals = [(_resample(plain.seconds, draw), _resample(ours.seconds, draw)) for _ in range(DRAWS)]
     ratios = sorted(a / b * each for a, b in totals)
     cut = int(TAIL * DRAWS)
-    return ratios[cut] / AGAIN, ratios[DRAWS - 1 - cut] * AGAIN
+    return ratios[cut] / again, ratios[DRAWS - 1 - cut] * again
 
 
 def _resample(seconds: list[float], draw: Callable[[], float]) -> float:
