@@ -23,6 +23,7 @@ from ..exactness import broken_methods as w
 from ..exactness.test_broken_methods import CASES, chain, parts
 from ..exactness.toys import random_probs, toy
 from ..message_codes import begins, refuses
+from ..models import tiny
 
 PROMPTS = [[1, 2, 0, 3, 1, 2], [4, 4, 1]]
 RIGHT = ["speculative", "block_verification", "draft_tree", "prompt_lookup"]
@@ -43,11 +44,13 @@ class Loaded:
         return self.kind(self.toy.net, self.context)
 
     def kit(self):
+        target = self.open_target()
         return SimpleNamespace(
             vocab=self.toy.vocab,
-            target=self.open_target(),
+            target=target,
             open=lambda role, required=False: TinyTarget(self.toy.small, self.context),
             open_net=lambda net: TinyTarget(net, self.context),
+            head=lambda kind: tiny.head(kind, tiny.body(target)),
         )
 
     def unsupported_reason(self, method):

@@ -10,6 +10,7 @@ import torch
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Decision, Drafter, Sampling, TreeBuilder, Verdict
 from specviz.drafters.combined.fusion import MultiDrafter, merge_trees_with_sources
+from specviz.drafters.heads.online import LearningBlock
 from specviz.drafters.model.chain import DraftChain
 from specviz.drafters.parallel.blocks import SampledJacobi
 from specviz.policies import AdaptiveVerification
@@ -303,6 +304,23 @@ class CutAndDemoted(CutByTokens):
     """The right one: what is left counts as chosen."""
 
     demoted = True
+
+
+class LearnsBeforeVerification(LearningBlock):
+    """Takes its step after the draft is drawn, and records what the trained head then says of these tokens:
+    no longer the distribution they were drawn from."""
+
+    def __init__(self, head, every, rate):
+        super().__init__(head, 10**6, rate)  # observe() collects the rows, propose() learns
+
+    def propose(self, state, budget):
+        tree = super().propose(state, budget)
+        if not len(tree) or not self.learner.rounds:
+            return tree
+        self.learner.learn(self.full, state.tokens)
+        self.use_trained()
+        logits = self.scores(state, len(tree)).block.logits
+        return replace(tree, probs=state.sampling.probs(logits).to(tree.probs))
 
 
 # --- policies ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from specviz.core import CHOSEN, IID, WITHOUT_REPLACEMENT, Parts, Sampling, State, open_run, play
+from specviz.drafters.heads.online import LearningBlock
 from specviz.drafters.model.chain import DraftChain, DraftShape
 from specviz.drafters.parallel.blocks import SampledJacobi
 from specviz.loops.batched import batch_of_one
@@ -54,6 +55,10 @@ def other(kit):
     return w.Children(kit.open_net(TinyNet(kit.vocab, 23, sharp=0.8)), IID, 1)
 
 
+def learning(cls):
+    return lambda kit: cls(kit.head("dflash"), 1, 0.05)
+
+
 def batched(policy):
     return lambda kit: Parts(chain(kit), policy(), TokenRejection(), batch_of_one)
 
@@ -95,6 +100,9 @@ CASES = {
     "drawn anew after a mismatch, as REST does": Case(parts(reported, w.DrawsAnew), parts(reported)),
     "Jacobi guesses held against the newest pass": Case(
         parts(lambda kit: w.StaleGuesses("left", 2)), parts(lambda kit: SampledJacobi("left", 2))
+    ),
+    "head that learns between drafting and verification": Case(
+        parts(learning(w.LearnsBeforeVerification)), parts(learning(LearningBlock))
     ),
     "always accept": Case(parts(chain, w.AlwaysAccept), parts(chain), blind=False),
 }

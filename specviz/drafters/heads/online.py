@@ -250,8 +250,11 @@ class LearningBlock(BlockChain):
     def observe(self, state: State, outcome: Outcome) -> None:
         super().observe(state, outcome)
         states = select_rows(self._joined(outcome.scores), outcome.kept)
-        if not distil(self.learner, self.full, state, outcome, states):
-            return
+        if distil(self.learner, self.full, state, outcome, states):
+            self.use_trained()
+
+    def use_trained(self) -> None:
+        """Draft with the trained weights from now on, and read the text's last hidden states again."""
         self.net = self.learner.net
         self.rows = self.net.open()
         self.rows.restart(self.learner.first)
