@@ -113,7 +113,7 @@ def body_of(name: str, model: Any, folder: Path | None = None) -> TargetInfo:
     )
 
 
-_HOW = "; `python -m specviz.training {kind} --ship --target NAME` trains some for an embedded target"
+_HOW = "; `python -m specviz.training {kind} --data DIR --target NAME --size SIZE --ship` trains some for an embedded target"
 NEEDED = {
     "missing": "needs {kind} heads trained on {name}" + _HOW,
     "problem": "needs {kind} heads, and {problem}" + _HOW,

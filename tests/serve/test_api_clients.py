@@ -133,6 +133,48 @@ def test_instructor_fills_a_model(client, mode):
     assert isinstance(found, Answer)
 
 
+def test_instructor_keeps_the_counts_of_draft_tokens_and_passes_errors_on(client, plain):
+    instructor = pytest.importorskip("instructor")
+    asking = instructor.from_openai(client, mode=instructor.Mode.JSON_SCHEMA).chat.completions
+    fields = {"messages": MESSAGES, "response_model": Answer, "max_retries": 0, "temperature": 0}
+    found, answer = asking.create_with_completion(model="tiny", max_tokens=60, **fields)
+    details = answer.usage.completion_tokens_details.model_dump()
+    assert isinstance(found, Answer) and sum(counts(details)) > 0
+    with pytest.raises(Exception, match="nope"):
+        asking.create(model="nope", **fields)
+
+
+def test_the_evaluation_harness_reads_log_probabilities_and_answers(url, tiny, client, plain, monkeypatch):
+    models = pytest.importorskip("lm_eval.models.openai_completions")
+    from lm_eval.api.instance import Instance
+
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    model = models.LocalCompletionsAPI(
+        model="tiny",
+        base_url=f"{url}/completions",
+        tokenizer_backend="huggingface",
+        tokenizer=str(tiny / "target"),
+        max_length=120,
+        batch_size=2,
+    )
+    pairs = [("the cat", " sat"), ("the cat", " ran"), ("a dog", " sat on")]
+    found = model.loglikelihood([Instance("loglikelihood", {}, pair, i) for i, pair in enumerate(pairs)])
+    for (context, following), (log_prob, greedy) in zip(pairs, found):
+        tokens = model.tok_encode(context + following, add_special_tokens=False)
+        start = len(model.tok_encode(context, add_special_tokens=False))
+        echo = client.completions.create(
+            model="tiny", prompt=tokens, max_tokens=0, echo=True, logprobs=1, temperature=0
+        )
+        own = echo.choices[0].logprobs.token_logprobs[start:]
+        assert log_prob == pytest.approx(sum(own), abs=1e-3) and isinstance(greedy, bool)
+    until = {"until": ["\n\n\n"], "max_gen_toks": 24, "temperature": 0}
+    written = model.generate_until([Instance("generate_until", {}, (PROMPT, until), 0)])
+    answer = client.completions.create(
+        model="tiny", prompt=PROMPT, max_tokens=24, temperature=0, stop=until["until"]
+    )
+    assert written == [answer.choices[0].text]
+
+
 def test_llm_answers_streams_follows_a_schema_and_reports_an_unknown_model(url, plain, tmp_path):
     pytest.importorskip("llm")
     (tmp_path / "extra-openai-models.yaml").write_text(
@@ -158,6 +200,9 @@ def test_llm_answers_streams_follows_a_schema_and_reports_an_unknown_model(url, 
         found = ask("my-tiny", *options)
         assert found.returncode == 0, found.stderr
         assert found.stdout.rstrip("\n") == expected
+    details = plain.usage.completion_tokens_details.model_dump()
+    used = ask("my-tiny", "-u").stderr
+    assert f'"accepted_prediction_tokens": {details["accepted_prediction_tokens"]}' in used, used
     schema = json.dumps(Answer.model_json_schema())
     Answer.model_validate_json(ask("my-tools", "--schema", schema, most=120).stdout)
     wrong = ask("my-nope")

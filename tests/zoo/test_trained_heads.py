@@ -28,7 +28,6 @@ from .checkpoints import register as tiny_pair
 from .checkpoints import write
 
 NOT_YET: set[str] = {
-    "blockpilot",
     "pard2",
 }  # tried and not shipped, or not tried: docs/log/2026-11/models.md
 BY_KIND = {

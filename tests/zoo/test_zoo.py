@@ -370,7 +370,7 @@ def test_the_projects_own_register():
                     job.shipped_folder(job.model_name(entry.kind)) == entry.path
                     and job.model_name(entry.kind) == entry.name
                 )
-    waiting = {"blockpilot", "pard2"}  # recipes whose weights nobody has trained yet
+    waiting = {"pard2"}  # recipes whose weights do not pay, or that nobody has trained yet
     own = {kind for kind in trained_parts() if "chat" in sections(kind)} - waiting
     assert own == {e.kind for e in book.made_for(book.default, book.entries[book.default].path)} - {""}
 
