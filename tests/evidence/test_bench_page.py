@@ -210,7 +210,7 @@ def test_a_method_stands_beside_its_nearest_relative_and_says_where_nodes_differ
         (escape_markdown(methods[key].title), escape_markdown(methods[methods[key].relative].title)): want
         for key, want in {
             "orthrus": ("4 and 4", "50%"),
-            "domino": ("5 and 5", "not measured at this draft length"),
+            "domino": ("3 and 3", "not measured at this draft length"),
             "ssd": ("3 and 4 (not equal)", "not measured at this draft length"),
         }.items()
     }
