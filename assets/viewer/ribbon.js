@@ -180,6 +180,7 @@
           bar(p.over, both ? Math.max(d1, v1) : d1, t3);
           bar(p.draft, t0, d1, 0, both ? BAR / 2 : BAR);
           bar(p.verify, v0, v1, both ? BAR / 2 : 0, both ? BAR / 2 : BAR);
+          if (i + 1 < lane.committed) bar(p.over, t3, SV.fold.startOf(lane, i + 1)); /* the drafter learns, the policy plans */
           const x0 = X(v0),
             x1 = X(v1);
           if (X(t3) - X(t0) > 3) {

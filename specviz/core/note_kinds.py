@@ -105,8 +105,9 @@ NOTES: dict[str, Note] = {
     ),
     "predicted": _note(
         "stopping",
-        "Acceptance probabilities that a trained network predicted for the drafted tokens (SpecDec++, DISCO).",
+        "Acceptance probabilities predicted for the drafted tokens (SpecDec++, DISCO, adaptive verification).",
         line=("predicted acceptance probability of each token evaluated", [0.9, 0.8, 0.4]),
+        survival_=("true where `line` is the probability that a token and all before it are accepted", True),
         limit=("where drafting stops", 0.3),
         refused_=(
             "predicted probability of a rejection so far; where present, drafting stops above the limit, else below",

@@ -168,6 +168,7 @@ class AdaptiveVerification(JointPolicy):
                     "predicted",
                     line=[round(prob, 4) for prob in survival],
                     limit=0.0 if self.whole else round(self.limit, 4),
+                    survival=True,
                 )
         return kept
 

@@ -84,17 +84,22 @@
       const a = int(data && data.arm, -1);
       if (a >= 0 && a < of) used[a]++;
     }
+    const arm = int(d.arm, 0),
+      drafted = c.round.nodes.some((n) => !n.probe);
     host.append(
       say(
-        "Drafter " +
-          (int(d.arm, 0) + 1) +
-          " of " +
-          of +
-          " answered this round; the earlier ones had too little to offer. Rounds answered so far:",
+        !drafted
+          ? "No drafter found anything in this round. "
+          : "Drafter " +
+              (arm + 1) +
+              " of " +
+              of +
+              (arm ? " answered; the earlier ones had too little to offer. " : " answered, and no other was asked. "),
+        "Rounds by the last drafter asked:",
       ),
     );
     bars(host, {
-      name: "Rounds answered by each drafter",
+      name: "Rounds by the last drafter asked",
       width: c.width,
       values: used,
       labels: used.map((_, i) => String(i + 1)),

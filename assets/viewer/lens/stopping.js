@@ -57,6 +57,7 @@
       values = nums(d.line, 64),
       refused = nums(d.refused, 64),
       joint = Array.isArray(d.refused),
+      survival = d.survival === true,
       limit = num(d.limit, 0),
       nodes = c.round.nodes.filter((n) => !n.probe);
     if (!values.length) {
@@ -67,18 +68,21 @@
       say(
         joint
           ? "The head's chance for each token, coloured by what became of it. The newest token is not judged yet."
-          : "The classifier's chance for each token, coloured by what became of it. Below " +
+          : survival
+            ? "The expected survival of each drafted token: that it and all before it are accepted. " +
+              (limit > 0 ? "Below " + short(limit) + " it is not verified." : "All are verified.")
+            : "The classifier's chance for each token, coloured by what became of it. Below " +
               short(limit) +
               " it stops.",
       ),
     );
     bars(host, {
-      name: "Predicted chance of acceptance, token by token",
+      name: survival ? "Expected survival, token by token" : "Predicted chance of acceptance, token by token",
       width: c.width,
       values,
       labels: values.map((_, i) => (nodes[i] ? c.label(nodes[i].tok, 8) : String(i + 1))),
       cls: (i) => (nodes[i] ? c.verdict(nodes[i].id) : ""),
-      limit: joint ? undefined : limit,
+      limit: joint || (survival && !limit) ? undefined : limit,
       limitName: joint ? "" : "limit " + short(limit),
       most: 1,
     });
