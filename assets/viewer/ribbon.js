@@ -176,11 +176,11 @@
             if (X(t3) - X(t0) > 3) bar(p.surface, t3 - this.end / w, t3);
             continue;
           }
+          if (i) bar(p.over, SV.fold.endOf(lane, i - 1), t0); /* the drafter learns, the policy plans */
           const both = ve && v0 < d1 && v1 > t0; /* at the same time: the draft above, the verification below */
           bar(p.over, both ? Math.max(d1, v1) : d1, t3);
           bar(p.draft, t0, d1, 0, both ? BAR / 2 : BAR);
           bar(p.verify, v0, v1, both ? BAR / 2 : 0, both ? BAR / 2 : BAR);
-          if (i + 1 < lane.committed) bar(p.over, t3, SV.fold.startOf(lane, i + 1)); /* the drafter learns, the policy plans */
           const x0 = X(v0),
             x1 = X(v1);
           if (X(t3) - X(t0) > 3) {
