@@ -16,6 +16,7 @@
     "server.unsaid": "not stated",
     "server.range": "All {count} figures for about as many users: {low} to {high}.",
     "server.range.all": "No figure is for about as many users. For others: {low} to {high}, {count} in all.",
+    "server.fill": "To fill in: ",
     "server.measure": "Measure before you decide: a speed-up depends on the model, the text and the machine.",
     "server.terminal": "In a terminal: ",
     "server.rates": "By your rates, draft {best}: about {times} times plain decoding, {tokens} tokens a pass.",
@@ -31,14 +32,23 @@
   const REASONS = {
     "rates.pay": "Your own measured rates decide.",
     "rates.lose": "Your own measured rates decide.",
+    "rates.draft": "By your rates little is gained, and nothing where a draft token costs a tenth of a pass.",
     "draft.large":
       "Its draft model is too large for it: even with 7 of 10 draft tokens accepted it would not be clearly faster.",
     "users.none": "No method has a figure above plain decoding for about as many users.",
     "figures.none": "No method has a figure above plain decoding.",
     "figures.low": "The nearest figure is within 5 % of plain decoding.",
+    "experts.named": "Its name says that it is a mixture of experts.",
     "experts.measure": "Each draft token reads more experts, and what that costs depends on the engine.",
     "figures.range": "The nearest figure is the first below.",
   };
+  /* What stands in a command where no name is known. */
+  const BLANKS = {
+    MODEL: "MODEL, your model",
+    "EAGLE3-HEAD": "EAGLE3-HEAD, a head trained for your model (none is known here)",
+    DRAFT: "DRAFT, a small model with your model\u2019s tokenizer",
+  };
+  const blanks = (flags) => Object.keys(BLANKS).filter((word) => new RegExp(`(^|[^\\w-])${word}\\b`).test(flags));
   const DIFFERS = {
     task: "task",
     card: "machine",
@@ -57,7 +67,8 @@
 
   function card(one, place, env) {
     const tell = K.status(),
-      f = one.figure;
+      f = one.figure,
+      missing = blanks(one.flags);
     return el(
       "section",
       { class: "pn-box pn-choiceof", "data-method": one.method, "aria-label": one.title },
@@ -87,6 +98,13 @@
       one.range ? el("p", { class: "pn-small", "data-message": "server.range" }, range(one.range)) : null,
       el("p", null, K.paper(one.note)),
       el("pre", { class: "pn-flags", tabindex: "0", "aria-label": "Command" }, K.say(one.flags, 1200)),
+      missing.length
+        ? el(
+            "p",
+            { class: "pn-small", "data-message": "server.fill" },
+            TEXTS["server.fill"] + missing.map((word) => BLANKS[word]).join("; ") + ".",
+          )
+        : null,
       el(
         "div",
         { class: "pn-row" },

@@ -15,6 +15,10 @@
         board.setStatus({ state: board.state, text, button });
         board.later();
       },
+      caption: (what) => {
+        board.caption = what;
+        board.later();
+      },
       cut: (id) => {
         board.setStatus({ state: "cut", text: SV.messages.say(id) });
         board.updateState();

@@ -20,6 +20,7 @@
      follow(hash)       opens such a place; true where there was one
      blank(text)        an empty board with one sentence
      say(text, button)  a sentence over what is on the board; button: {name, press}, beside it
+     caption(what)      a line under the headline about what is seen: {title, text, press: to the whole story}; null: none
      cut(id)            the server of the run on the board is gone; id: of the sentence, "cut.gone" or "cut.back"
      asked()            the prompt of what is on the board, or null
      destroy()
@@ -41,6 +42,7 @@
       this.options = { ...options };
       this.listeners = new Set();
       this.seen = null;
+      this.caption = null; /* api.caption */
       this.led = null; /* the trace whose inspector has a tab above the draft */
       this.cur = { mode: "follow", round: 0, phase: 4, t: 0, left: null };
       this.ui = { focus: null, sel: null, filter: null, speed: 1, marks: false };

@@ -209,7 +209,11 @@
       this.same.after(this.price, this.busy);
       this.why = el("p", { class: "cost" });
       notice.about.after(this.why);
-      this.about = el("p", { class: "about", hidden: true }, this.aboutTitle, " ", this.aboutText);
+      this.aboutMore = el("button", { class: "story", hidden: true, on: { click: () => this.board.caption?.press() } });
+      setText(this.aboutMore, SV.messages.say("opening.more"));
+      this.about = el("p", { class: "about", hidden: true }, this.aboutTitle, " ", this.aboutText, " ", this.aboutMore);
+      this.large = el("button", { class: "pays large", hidden: true, on: { click: () => this.openLarge() } });
+      this.more.after(this.large);
       this.root = el("div", { class: "hero" }, this.text, this.about, notice.root);
     }
     /* v: {focus, base, race, empty, runs}; in a race the verdict stands here, which the ledger writes. */
@@ -226,17 +230,31 @@
       setText(this.price, cost.pays);
       setText(this.busy, empty ? "" : SV.timing.busyWords(this.board.list()));
       this.offerMore(empty ? null : focus);
+      this.offerLarge(empty ? null : this.board.header());
       this.tick.style.display = summary && summary.sure ? "" : "none";
       this.place.hidden = !summary || summary.at === null;
       this.at = summary && summary.at !== null ? { lane: focus, i: summary.at } : null;
     }
     /* What a shipped recording shows, in its own words; of any run that was no faster, why. */
     describe(header, why) {
-      const about = (header && header.about) || null;
+      const { caption } = this.board,
+        about = caption || (header && header.about) || null;
       this.about.hidden = !about;
+      this.aboutMore.hidden = !caption;
+      this.about.classList.toggle("caption", Boolean(caption));
       setText(this.aboutTitle, about ? about.title + "." : "");
       setText(this.aboutText, about ? about.text : "");
       setText(this.why, why);
+    }
+    /* The recording of a large model on a card, beside one of a small model; hidden until somebody has made it. */
+    offerLarge(header) {
+      const page = globalThis.SpecVizPage,
+        large = page?.large || null;
+      this.large.hidden = !large || header?.mode !== "recorded" || page.trace === large.name;
+      if (large) setText(this.large, large.title);
+    }
+    openLarge() {
+      globalThis.location.hash = "page=watch&trace=" + globalThis.SpecVizPage.large.name;
     }
     /* An answer that was cut by the limit can be written on: the same message once more, with twice the tokens. */
     offerMore(lane) {

@@ -249,6 +249,7 @@
     "headline.fast": "{value} times as fast",
     "headline.fast.about": "about {value} times as fast ({low} to {high})",
     "headline.median": " in the median of {runs} runs",
+    "opening.more": "The whole story",
     "headline.pays": "{each} tokens a round; it pays from {even} here.",
     "headline.reason":
       "A pass over guesses costs as much as {times} plain ones, and guessing takes {share} % of the time.",

@@ -147,22 +147,22 @@
       setText(this.word, busy || BADGE[mode] || "Trace");
       setAttr(this.badge, "data-mode", ["error", "cut"].includes(state) ? state : busy ? "busy" : mode);
       const gap = lost ? " Some updates were missed on the way; the end of the run brings them." : "";
+      const own =
+          text || (header ? sentence(header, state, race, mode, served) : "Press Run, or open a recorded trace."),
+        calm = Boolean(header && !text && !waits && !stale && !gap),
+        still = waits ? "notice.waits" : header && stale ? "notice.stays" : "";
+      /* machine and turns are in the popover: beside a remark about the answer they would take a line of their own */
       setText(
         this.say,
-        (text || (header ? sentence(header, state, race, mode, served) : "Press Run, or open a recorded trace.")) +
-          (waits
-            ? SV.messages.say("notice.waits", { what })
-            : header && stale
-              ? SV.messages.say("notice.stays", { what })
-              : "") +
-          (remembered ? " " + remembered : "") +
-          gap,
+        calm && remembered
+          ? remembered
+          : own + (still && SV.messages.say(still, { what })) + (remembered ? " " + remembered : "") + gap,
       );
       /* Machine and models are a press away; whatever a visitor must know stands in the line. */
       this.facts.hidden = !header;
       if (!header) this.unfold(false);
       setText(this.about, header ? [sentence(header, state, race, mode, served), slow].filter(Boolean).join(" ") : "");
-      this.root.classList.toggle("calm", Boolean(header && !text && !waits && !stale && !remembered && !gap));
+      this.root.classList.toggle("calm", calm && !remembered);
       this.press = button?.press;
       this.button.hidden = !button;
       setText(this.button, button?.name ?? "");

@@ -96,7 +96,7 @@ TEXTS = {
     "models.too_large": "{name} does not fit here. {why}{hub}",
     # the conversation
     "chat.placeholder": "A question, some code\u2026",
-    "chat.next": "Follow up, or just run again",
+    "chat.next": "Follow up, or run again",
     "chat.answer": "{title}, answer {number}",
     "chat.new": "A new conversation. The next prompt begins it.",
     "chat.nothing_to_edit": "There is no finished message to edit.",

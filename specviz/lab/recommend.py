@@ -37,6 +37,8 @@ WEIGHTS = {  # of settings that differ when figures are compared; one that a sou
     "engine": 2,
 }
 OTHER_KIND = 5  # more weight for a processor instead of an accelerator, or the other way round
+EXPERTS = re.compile(r"\d+x\d+b|\ba\d+(\.\d+)?b\b|moe(?![a-z])", re.IGNORECASE)  # 8x7B, A3B, OLMoE
+DRAFT_TOKEN = 0.1  # plain passes that a draft token may cost where nothing is known of the draft
 CLEAR = 1.05  # times plain decoding: less is within the noise of published figures
 DRAFT_LENGTH = re.compile(
     r'("num_speculative_tokens": |max_draft_len: |--speculative-num-steps |prompt_lookup_num_tokens=)\d+'
@@ -106,6 +108,8 @@ def recommend(**asked: Any) -> dict[str, Any]:
         kinds = {"head", "family"} if model.head and model.draft else {model.answers["model"]}
     else:
         kinds = {chosen["model"]}
+        if EXPERTS.search(chosen["name"]):
+            chosen |= {"experts": "moe"}
     possible = [
         key
         for key, method in table["methods"].items()
@@ -206,7 +210,8 @@ def _reading(longest: int, experts: int, used: int) -> list[float]:
 
 def _measured_rates(chosen: dict[str, Any], model: ServerModel | None) -> dict[str, Any] | None:
     """Return the estimate from the rates of the request, with the rates and with what it knows nothing of:
-    "card" without a data sheet, "draft" without sizes. None without rates. Raises LabError."""
+    "card" without a data sheet, "draft" without sizes; doubtful: whether a draft token that costs DRAFT_TOKEN
+    passes would leave no gain. None without rates. Raises LabError."""
     if not chosen["rates"]:
         return None
     rates = read_rates(chosen["rates"])
@@ -218,8 +223,10 @@ def _measured_rates(chosen: dict[str, Any], model: ServerModel | None) -> dict[s
     share = model.draft_size / model.active if sized and model is not None else 0.0
     used, experts = model.routed if model is not None else (0, 0)
     unknown = [name for name, known in (("card", sheet), ("draft", sized)) if not known]
-    found = estimate(rates, chosen["users"], knee, share, _reading(len(rates), experts, used))
-    return found | {"rates": rates, "unknown": unknown}
+    reading = _reading(len(rates), experts, used)
+    found = estimate(rates, chosen["users"], knee, share, reading)
+    careful = found if sized else estimate(rates, chosen["users"], knee, DRAFT_TOKEN, reading)
+    return found | {"rates": rates, "unknown": unknown, "doubtful": not _rates_pay(careful)}
 
 
 def _answer(
@@ -325,9 +332,13 @@ def _verdict(
     the published figures and the sizes. large: the model's draft is too large."""
     if measured is not None:
         pays = _rates_pay(measured)
+        if pays and measured["doubtful"]:
+            return {"pays": None, "reasons": ["rates.draft"]}
         return {"pays": pays, "reasons": ["rates.pay" if pays else "rates.lose"]}
     best = answers[0]
     reasons = ["draft.large"] if large and any(one["method"] == "draft_model" for one in answers) else []
+    if chosen["experts"] == "moe" and EXPERTS.search(chosen["name"]):
+        reasons.append("experts.named")
     if best["method"] == "plain":
         return {"pays": False, "reasons": [*reasons, "users.none" if chosen["users"] > 1 else "figures.none"]}
     if best["figure"]["speedup"] <= CLEAR:

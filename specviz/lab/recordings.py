@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 FOLDER = ASSETS / "traces"
 CLAIMS = "claims"  # folder below it; a recording there is named claims/KEY-NUMBER
+LARGE = "large"  # the recording of a large model on an accelerator, where somebody has made one
 LARGEST = 20 * 2**20  # bytes of text, as for an imported trace
 
 
@@ -87,6 +88,14 @@ def claim_recording(key: str, number: int, folder: Path = FOLDER) -> str | None:
     """Return the name of the recording of a method's claim, None if there is none."""
     name = f"{CLAIMS}/{key}-{number}"
     return name if (folder / f"{name}.jsonl.gz").is_file() else None
+
+
+def large_recording(folder: Path = FOLDER) -> dict[str, str] | None:
+    """Return {name, title} of the recording named LARGE, None if there is none."""
+    return next(
+        ({key: row[key] for key in ("name", "title")} for row in library(folder) if row["name"] == LARGE),
+        None,
+    )
 
 
 def _listed(files: dict[str, Path]) -> str:

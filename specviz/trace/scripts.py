@@ -56,10 +56,19 @@ def in_dependency_order(scripts: dict[str, str], namespace: str) -> list[str]:
     return out
 
 
-def scripts_below(path: Path, namespace: str, besides: tuple[str, ...] = ()) -> list[str]:
+def scripts_below(path: Path, namespace: str, besides: tuple[str, ...] = (), only: str = "") -> list[str]:
     """Return the names of the scripts below a folder in dependency order, without their suffix. besides:
-    names that are left out."""
+    names that are left out; only: a script, with those that it needs, and no others."""
     found = {p.relative_to(path).with_suffix("").as_posix(): p for p in sorted(path.rglob("*.js"))}
-    return in_dependency_order(
-        {name: p.read_text(encoding="utf-8") for name, p in found.items() if name not in besides}, namespace
-    )
+    texts = {name: p.read_text(encoding="utf-8") for name, p in found.items() if name not in besides}
+    order = in_dependency_order(texts, namespace)
+    if not only:
+        return order
+    known = {name: provided_and_needed(text, namespace) for name, text in texts.items()}
+    wanted, open_names = {only}, set(known[only][1])
+    for name in reversed(order[: order.index(only)]):
+        provided, needed = known[name]
+        if provided & open_names:
+            wanted.add(name)
+            open_names |= needed
+    return [name for name in order if name in wanted]

@@ -15,6 +15,7 @@ import gradio as gr
 from .. import ASSETS, ROOT
 from ..engine.limits import LANES, PROMPT_CHARACTERS, VALUE_NAMES
 from ..engine.stream import json_for_html
+from ..lab.recordings import large_recording
 from ..trace.page import gradio_parts
 from ..trace.scripts import scripts_below
 from . import picker_rows
@@ -217,6 +218,8 @@ def tabs(targets: list[dict[str, str]], days: int) -> gr.HTML:
         js_on_load="SpecVizPage.start(element, props, trigger);",
         elem_id="tabs",
         files=panel_files(),
+        story=story_files(),
+        large=large_recording() or "",
         days=days,
         models={target["model"]: target["name"] for target in targets},
         titles={target["title"]: target["model"] for target in targets},
@@ -240,6 +243,12 @@ def panel_container(name: str) -> gr.HTML:
 def panel_files() -> list[str]:
     """Return the names of the panels' scripts, in dependency order."""
     return scripts_below(PANELS, "P|SpecVizPanels")
+
+
+def story_files() -> list[str]:
+    """Return the names of the scripts with which the page opens: the story's scenes and what they need, in
+    dependency order."""
+    return scripts_below(PANELS, "P|SpecVizPanels", only="story_scenes")
 
 
 LINKED_FILES = ("README.md", "CITATION.cff", "LICENSE", "CHANGELOG.md")  # the footer links to them
@@ -282,6 +291,7 @@ def page_script() -> str:
         "remember.js",
         "links.js",
         "cut_off.js",
+        "opening.js",
         "tabs.js",
         "page_details.js",
     )

@@ -19,6 +19,10 @@ from ..lab.recordings import claim_recording
 
 CLAIMS = ASSETS / "claims.json"
 SHOWN = "shown"
+HERE = {  # what the recording of a claim is, by quantity
+    "": "Here: the pair with the largest effect.",
+    "equal_drafts": "Here: the pair with the largest effect; each lane draws drafts of its own, so it can show the opposite.",
+}
 
 
 @cache
@@ -33,7 +37,8 @@ def verdicts(path: Path = CLAIMS) -> dict[str, dict[str, Any]]:
 
 def claims_of(card: Method, path: Path = CLAIMS) -> list[dict[str, Any]]:
     """Return the card's claims for the page: text, paper, verdict, figures in words, show, the choice of
-    "Show it" (None where nothing was tried), and recording, the name of its recording (None without one)."""
+    "Show it" (None where nothing was tried), recording, the name of its recording (None without one), and
+    here, what that recording is."""
     rows: list[dict[str, Any]] = []
     for number, claim in enumerate(card.claims, 1):
         found = verdicts(path).get(f"{card.key}/{number}", {})
@@ -45,6 +50,7 @@ def claims_of(card: Method, path: Path = CLAIMS) -> list[dict[str, Any]]:
                 "figures": _figures(claim, found),
                 "why": str(found.get("why") or (claim.why if found.get("verdict") != SHOWN else "")),
                 "show": choice_of(card, claim, found) if "show" in found else None,
+                "here": HERE.get(claim.quantity, HERE[""]),
                 "recording": claim_recording(card.key, number) if "show" in found else None,
             }
         )
@@ -54,17 +60,22 @@ def claims_of(card: Method, path: Path = CLAIMS) -> list[dict[str, Any]]:
 def _figures(claim: Claim, found: dict[str, Any]) -> str:
     if "low" not in found:
         return ""
-    ours, baseline, low, high = (f"{found[name]:.3g}" for name in ("ours", "baseline", "low", "high"))
+    ours, baseline, low, high = (_number(found[name]) for name in ("ours", "baseline", "low", "high"))
     quantity, better = QUANTITIES[claim.quantity]
     beside = f"{claim.factor:g} times the baseline's" if claim.factor != 1 else "the baseline's"
     fewer = "" if better else ", fewer is better"
     effect = (
-        f"difference from {beside} {low} to {high}"
+        f"pair by pair the difference from {beside} is {low} to {high}"
         if claim.quantity in BY_DIFFERENCE
-        else f"{low} to {high} times {beside}"
+        else f"pair by pair {low} to {high} times {beside}"
     )
     where = f" on {found['target']}" if "target" in found else ""
-    return f"{quantity}{fewer}: {baseline} to {ours}; {effect} ({found['pairs']} pairs{where})"
+    return f"{quantity}{fewer}: {ours}, the baseline {baseline}; {effect} ({found['pairs']} pairs{where})"
+
+
+def _number(value: float) -> str:
+    """Return a figure with three digits, large ones without an exponent."""
+    return f"{value:.3g}" if abs(value) < 1000 else f"{float(f'{value:.3g}'):,.0f}"
 
 
 def choice_of(card: Method, claim: Claim, found: dict[str, Any]) -> dict[str, Any]:

@@ -123,6 +123,25 @@ def test_measured_rates_decide_and_set_the_draft_length():
     assert read_rates(f"Per-position acceptance rate: 0.1\n{line}") == [0.81, 0.62] == read_rates("81% 62%")
 
 
+def test_low_rates_of_an_unknown_draft_leave_it_open():
+    """0.15 and 0.05 give 1.2 tokens a pass, which two draft tokens of a tenth of a pass each use up."""
+    low = recommend(rates="0.15, 0.05")
+    assert low["measured"]["doubtful"] and low["verdict"] == {"pays": None, "reasons": ["rates.draft"]}
+    good = recommend(rates="0.8, 0.6")
+    assert not good["measured"]["doubtful"] and good["verdict"]["pays"] is True
+
+
+@pytest.mark.parametrize(
+    "name, moe",
+    [("Qwen/Qwen3-30B-A3B", True), ("mistralai/Mixtral-8x7B-v0.1", True), ("allenai/OLMoE-1B-7B", True)]
+    + [("me/dense-70b", False), ("me/a100-tuned-7b", False), ("", False)],
+)
+def test_a_name_may_say_that_a_model_is_a_mixture_of_experts(name, moe):
+    found = recommend(name=name)
+    assert (found["asked"]["experts"] == "moe") is moe
+    assert ("experts.named" in found["verdict"]["reasons"]) is moe
+
+
 @pytest.mark.parametrize("text", ["", "soon", "1.2", "0.5, 0.6", ", ".join(["0.5"] * 33)])
 def test_rates_that_cannot_be_are_refused(text):
     with pytest.raises(LabError):

@@ -71,3 +71,10 @@ def test_the_panels_read_only_what_the_viewer_provides() -> None:
         )
     )
     assert read and read <= viewer
+
+
+def test_a_script_with_what_it_needs_and_no_others(tmp_path):
+    for name, text in {"a": "P.a = 1;", "b": "P.b = P.a;", "c": "P.c = P.b;", "d": "P.d = P.a;"}.items():
+        (tmp_path / f"{name}.js").write_text(text)
+    assert scripts_below(tmp_path, "P", only="c") == ["a", "b", "c"]
+    assert scripts_below(tmp_path, "P", only="d") == ["a", "d"]

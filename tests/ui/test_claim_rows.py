@@ -29,7 +29,7 @@ def test_a_card_carries_its_claims_and_their_verdicts(tmp_path):
     (row,) = claim_rows.claims_of(catalogue()["sequoia"], path)
     claim = catalogue()["sequoia"].claims[0]
     assert (row["text"], row["verdict"], row["why"]) == (claim.text, "shown", "")
-    for figure in ("2 to 2.5", "0.25 to 0.75", "8 pairs"):
+    for figure in ("2.5, the baseline 2", "0.25 to 0.75", "8 pairs"):
         assert figure in row["figures"]
     assert claim.figure in row["paper"] and claim.place in row["paper"]
     show = row["show"]

@@ -128,9 +128,12 @@ const all = shelf({
   undo,
   tray: tray.root,
   closed: paint,
-  async show({ show: choice, recording, text, figures }) {
+  async show({ show: choice, recording, text, figures, here }) {
     all.close();
-    if (recording && (await window.SpecVizPage.play(recording, { title: text.replace(/\.$/, ""), text: figures })))
+    if (
+      recording &&
+      (await window.SpecVizPage.play(recording, { title: text.replace(/\.$/, ""), text: `${figures}. ${here}` }))
+    )
       return;
     window.SpecVizPage.pending = { ...choice, draft: "" };
     window.SpecVizPage.send("input");

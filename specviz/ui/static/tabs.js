@@ -25,6 +25,8 @@
   /* ---- the switch ---- */
   function start(root, props, trigger) {
     page.files = props.files;
+    page.story = props.story;
+    page.large = props.large;
     page.models = props.models;
     page.titles = props.titles;
     page.mostCharacters = props.most_characters;
@@ -64,6 +66,7 @@
     follow(null, true).then(async () => {
       if (!new URLSearchParams(location.hash.slice(1)).has("run")) page.restoreCut(await whenBoard());
       if (new URLSearchParams(location.search).get("present") === "1") present();
+      page.opening(await whenBoard()).catch(() => {}); /* without its scripts the recording plays as it is */
     });
     remember();
   }
@@ -127,14 +130,21 @@
   }
 
   /* ---- panels ---- */
-  const load = (file) =>
+  const came = new Map();
+  const load = (file) => {
+    if (!came.has(file)) came.set(file, fetched(file));
+    return came.get(file);
+  };
+  const fetched = (file) =>
     new Promise((done, failed) => {
       const script = document.createElement("script");
       script.src = (window.gradio_config?.root ?? "") + "/own/" + file + ".js";
       script.async = false; /* in the order in which they stand */
       script.onload = done;
-      script.onerror = () =>
+      script.onerror = () => {
+        came.delete(file);
         failed(new Error("A part of the page could not be loaded: reload it when the server is back."));
+      };
       document.head.append(script);
     });
   let loaded = null;
@@ -145,6 +155,9 @@
         loaded = null;
         throw error;
       }));
+
+  /* Some of the panels' scripts, before a tab needs all of them. */
+  page.need = (files) => Promise.all(files.map(load));
 
   async function open(name) {
     const host = $("host-" + name)?.querySelector(".pg-host");
