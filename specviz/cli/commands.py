@@ -529,5 +529,5 @@ def replay(args: argparse.Namespace) -> int:
     if args.json:
         _print({form: path, "bytes": len(written.encode())})
     else:
-        print(TEXTS["replay.page"].format(path=path, size=len(written.encode()) / 1e6))
+        print(TEXTS[f"replay.{form}"].format(path=path, size=len(written.encode()) / 1e6))
     return 0

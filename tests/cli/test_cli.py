@@ -162,7 +162,7 @@ def test_run_for_people_and_for_the_record(command, tmp_path):
     status, out, _ = command("replay", path, "--html", html)
     assert (
         status == 0
-        and "replay.page" in codes(out.strip(), TEXTS)
+        and "replay.html" in codes(out.strip(), TEXTS)
         and "<html" in html.read_text(encoding="utf-8")
     )
 

@@ -8,8 +8,11 @@ import pytest
 
 from specviz import ASSETS
 from specviz.cli import commands
+from specviz.cli.messages import TEXTS
 from specviz.trace.chrome import chrome_trace
 from specviz.trace.files import Trace
+
+from ..message_codes import codes
 
 RECORDED = sorted((ASSETS / "traces").glob("*.jsonl*"))
 ORDER = ("draft", "verify", "judge", "commit")
@@ -81,7 +84,8 @@ def test_a_servers_messages_are_slices():
     assert found == [("prefill", 0.0, 1e6), ("receive", 1e6, 1e6), ("receive", 2e6, 1e6)]
 
 
-def test_the_command_writes_them(tmp_path):
+def test_the_command_writes_them_and_does_not_call_them_a_page(tmp_path, capsys):
     out = tmp_path / "run.json"
     assert commands.main(["replay", str(RECORDED[0]), "--chrome", str(out)]) == 0
+    assert "replay.chrome" in codes(capsys.readouterr().out.strip(), TEXTS)
     assert json.loads(out.read_text()) == chrome_trace(Trace.load(RECORDED[0]))
