@@ -317,7 +317,7 @@ class LearnsBeforeVerification(LearningBlock):
         tree = super().propose(state, budget)
         if not len(tree) or not self.learner.rounds:
             return tree
-        self.learner.learn(self.full, state.tokens)
+        self.learner.learn(self.full, state)
         self.use_trained()
         logits = self.scores(state, len(tree)).block.logits
         return replace(tree, probs=state.sampling.probs(logits).to(tree.probs))
