@@ -5,8 +5,8 @@ busy machine. The headline, the race, tables, exports, the notebook, ``/compare`
 A forward pass (or a draft) that took more than ``SLOW`` times the lane's median for the same number of tokens
 was interrupted by other work. It is replaced by that median and counted. The interval comes from a bootstrap
 over blocks of rounds, since neighbouring rounds are disturbed together, and is widened by ``AGAIN``, on a busy
-machine by ``AGAIN_BUSY``; with repeats, it comes from the order statistics of the paired runs. No speed is named where the interval is wider
-than a factor of ``WIDEST``.
+machine by ``AGAIN_BUSY``; with repeats, it comes from the order statistics of the paired runs. No speed is
+named where the interval is wider than a factor of ``WIDEST``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK = 4  # consecutive rounds that are drawn together
 DRAWS = 200  # bootstrap samples
 TAIL = 0.025  # share of the samples beyond each end of the interval
 AGAIN = 1.05  # factor by which another run of the same text may differ, unseen in the rounds of one run
-AGAIN_BUSY = 1.15  # the same beside other work, which slows passes of several rows and drafts more than lone rows
+AGAIN_BUSY = 1.15  # the same beside other work, which slows passes of several rows more than lone rows
 FEWEST = 8  # rounds below which the medians of a disturbed run are disturbed themselves
 CONFIDENCE = 0.95  # of an interval of paired runs
 CLOSE = 1.05  # ratio of speeds below which there is no difference

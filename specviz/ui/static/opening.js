@@ -27,9 +27,9 @@
         traceLanes,
       } = window.SpecVizPanels,
       own = board.board.header(),
-      told = story(traceLanes.lanes(board.trace()), null),
-      list = SCENES.map((key) => scenes.find((scene) => scene.key === key)).filter((scene) => scene?.at(told, 0));
-    if (!fresh(board) || !told.plain || !told.chain || !list.length) return;
+      shown = story(traceLanes.lanes(board.trace()), null),
+      list = SCENES.map((key) => scenes.find((scene) => scene.key === key)).filter((scene) => scene?.at(shown, 0));
+    if (!fresh(board) || !shown.plain || !shown.chain || !list.length) return;
     let passed = 0,
       last = "",
       before = performance.now(),
@@ -37,13 +37,13 @@
 
     function show() {
       const scene = list[Math.min(list.length - 1, Math.floor(passed / STEP))],
-        to = scene.at(told, (passed % STEP) / STEP),
+        to = scene.at(shown, (passed % STEP) / STEP),
         key = JSON.stringify(to);
       if (key === last) return;
       last = key;
       there = to;
       board.goto(to);
-      board.caption({ title: scene.title, text: scene.say(told)[0], press: () => page.go("learn") });
+      board.caption({ title: scene.title, text: scene.say(shown)[0], press: () => page.go("learn") });
     }
     function beat() {
       const now = performance.now();
@@ -60,7 +60,7 @@
       removeEventListener("keydown", leave, true);
       board.caption(null);
       if (!on) return;
-      board.goto({ lane: told.chain.id, round: there.lane === told.chain.id ? there.round : 0, phase: 4 });
+      board.goto({ lane: shown.chain.id, round: there.lane === shown.chain.id ? there.round : 0, phase: 4 });
       board.play();
     }
     /* A press on the board is about what it shows: it stays there. */
