@@ -117,13 +117,12 @@ WALK = """(views) => {
 def of_every_kind() -> dict[str, list[dict]]:
     """Records by kind of run, and every shipped recording."""
     shipped = {
-        row["name"]: [json.loads(line) for line in library_trace(row["name"]).splitlines() if line]
+        "recording " + row["name"]: [
+            json.loads(line) for line in library_trace(row["name"]).splitlines() if line
+        ]
         for row in library()
     }
-    made = {
-        kind: records if kind.startswith("shipped") else steady(records)
-        for kind, records in every_kind().items()
-    }
+    made = {kind: steady(records) for kind, records in every_kind().items() if not kind.startswith("shipped")}
     return made | rarer_kinds() | shipped
 
 
