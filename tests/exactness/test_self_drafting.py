@@ -94,7 +94,7 @@ def test_a_path_completed_by_another_ones_token_is_caught(verifier, right):
     method = catalogue()["gumiho"]
 
     def parts(kit):
-        made = method.build(kit, **method.read_knobs({"gain": 0.0, "nodes": 12, "top_k": 2}))
+        made = method.build(kit, **method.read_knobs({"gain": 0.0, "nodes": 12, "top_k": 2, "depth": 4}))
         return Parts(made.drafter, made.policy, verifier())
 
     assert all(writes_the_greedy_tokens(parts, toy(4, seed=seed, sharp=3.0)) for seed in range(3)) == right
