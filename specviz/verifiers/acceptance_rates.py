@@ -65,17 +65,16 @@ def note_gap(tree: DraftTree, scores: Scores, state: State, rule) -> None:
         return
     if len({tree.draw[c] for c in children}) > 1:  # several distributions; the closed forms are for one
         return
-    state.clock.pause()
-    p = state.sampling.probs(scores.logits[0])
-    q = tree.draft_probs(children[0])
-    k = len(children)
-    assert q is not None  # independent drafts are drawn
-    accept, best = rule(p, q, k), optimal_rate(p, q, k)
-    state.note(
-        "optimum",
-        drafts=k,
-        accept=round(accept, 6),
-        best=round(best, 6),
-        gap=round(max(0.0, best - accept), 6),
-    )
-    state.clock.resume()
+    with state.clock.paused():
+        p = state.sampling.probs(scores.logits[0])
+        q = tree.draft_probs(children[0])
+        k = len(children)
+        assert q is not None  # independent drafts are drawn
+        accept, best = rule(p, q, k), optimal_rate(p, q, k)
+        state.note(
+            "optimum",
+            drafts=k,
+            accept=round(accept, 6),
+            best=round(best, 6),
+            gap=round(max(0.0, best - accept), 6),
+        )

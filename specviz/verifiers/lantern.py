@@ -81,9 +81,8 @@ class Lantern(TokenRejection):
         draft_prob = None if q is None else float(q[x])
         accept = min(1.0, prob if draft_prob is None else prob / draft_prob if draft_prob > 0 else 0.0)
         ok, u = state.rng.flip("verify", accept)
-        state.clock.pause()
-        self._note(tree, child, p, q, near)
-        state.clock.resume()
+        with state.clock.paused():
+            self._note(tree, child, p, q, near)
         rest = None if ok else self.left(p, q, x, near)
         return Decision(
             child, "relaxed", prob, draft_prob, accept, u, "accepted" if ok else "rejected", p, rest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import torch
 from .. import VERSION
 from ..core.threads import set_thread_count, thread_count
 from .registry import ZooError
+
+log = logging.getLogger(__name__)
 
 
 def read_device(device: str) -> torch.device:
@@ -44,7 +47,13 @@ def use_cores(ignore_load: bool = False) -> None:
     always one thread per core, for deterministic runs, because sums with two threads round differently."""
     if not os.environ.get("OMP_NUM_THREADS"):
         cores = physical_cores()
-        busy = not ignore_load and hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
+        busy = cores > 1 and not ignore_load and hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
+        if busy:
+            log.warning(
+                "Other processes keep the cores busy, so one thread is used; times are those of one thread. "
+                "OMP_NUM_THREADS=%d asks for all.",
+                cores,
+            )
         set_thread_count(1 if busy else cores)
 
 

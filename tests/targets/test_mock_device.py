@@ -66,7 +66,7 @@ def test_a_round_waits_for_the_device_once(folder, plain, key):
     assert len(rounds) > 2 and [waits for _, waits in rounds[1:]] == [{"read": 1}] * (
         len(rounds) - 1
     )  # in the first, rooms are made
-    assert key == "autoregressive" or rounds[0][0] >= 1
+    assert key == "autoregressive" or rounds[0][0] > 1
 
 
 def test_levels_that_follow_from_the_draft_are_read_once_each(folder, plain):

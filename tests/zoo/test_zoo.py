@@ -408,7 +408,7 @@ def test_a_model_type_that_is_the_name_of_a_kind_of_head_is_a_model(tmp_path, at
         assert collect(Session(loaded, "prompt_lookup").run("the cat", 8)).token_ids == plain.token_ids
 
 
-def test_cores(monkeypatch):
+def test_cores(monkeypatch, caplog):
     assert 1 <= physical_cores() <= 4096
     used = []
     monkeypatch.setattr(threads, "_chosen", threads._chosen)  # what is set here ends with this test
@@ -422,6 +422,7 @@ def test_cores(monkeypatch):
         use_cores()
         use_cores(ignore_load=True)
     assert used == [6, 6, 1, 6]
+    assert [record.args for record in caplog.records] == [(6,)], "one thread is not taken without a word"
 
 
 def test_whatever_is_missing_there_is_a_sentence():

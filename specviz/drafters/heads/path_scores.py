@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from ...core import CapableTarget, State
-from ...trees import top_log_probs
-from ...trees.draws import top_with_sum
+from ...trees import top_log_probs, top_with_sum
 
 
 @dataclass(frozen=True)

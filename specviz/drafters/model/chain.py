@@ -185,12 +185,12 @@ def draw_independent(rows: Tensor, state: State, budget: Budget) -> DraftTree:
         logits = state.process_draft_row(row, builder.tokens)
         token, probs = sample_token(logits, state)
         builder.add(token, len(builder) - 1, builder.begin(probs, IID))
-        row_probs = policy_probs(logits, probs, state)
-        sure.append(round(float(row_probs[token]), 4))
+        with state.clock.paused():
+            sure.append(round(float(policy_probs(logits, probs, state)[token]), 4))
         if (
             token in state.stop
             or budget.stop is not never_stop
-            and budget.stop(Step(token, row_probs, depth))
+            and budget.stop(Step(token, policy_probs(logits, probs, state), depth))
         ):
             break
     state.note("masks", places=len(rows), chances=sure)

@@ -56,7 +56,8 @@ class OnlineChain(OverlapChain):
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
         super().start(state, target, prefill)
-        self.original.sync(state.tokens)
+        with state.clock.paused():  # it is only compared with
+            self.original.sync(state.tokens)
 
     def observe(self, state: State, outcome: Outcome) -> None:
         with state.clock.paused():

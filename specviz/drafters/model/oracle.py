@@ -29,18 +29,12 @@ class OracleChain(Drafter):
         self.inner, self.accept = DraftChain(model), tuple(accept)
 
     def start(self, state: State, target: Target, prefill: Scores) -> None:
-        state.clock.pause()
-        try:
+        with state.clock.paused():
             self.inner.start(state, target, prefill)
-        finally:
-            state.clock.resume()
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
-        state.clock.pause()
-        try:
+        with state.clock.paused():
             return self._with_errors(state, budget) if self.accept else self.inner.propose(state, budget)
-        finally:
-            state.clock.resume()
 
     def _with_errors(self, state: State, budget: Budget) -> DraftTree:
         """Draft a chain that is wrong from a random place on. Which place is decided by a random number of

@@ -28,7 +28,7 @@ METHOD = Method(
     summary="Each guess reads the last three tokens closely and the whole text through one layer over the target's states.",
     knobs=(
         Knob("nodes", 0, 0, 64, "nodes of the tree; 0: as many as the heads were calibrated for"),
-        Knob("depth", 2, 1, 8, "most heads used, one a token ahead; the authors train 3 to 5"),
+        Knob("depth", 3, 1, 8, "most heads used, one a token ahead; the authors train 3 to 5"),
     ),
     needs=frozenset({"head:chimera", "head", "embed", "tap:final", "tree"}),
     look="The three tokens that each guess reads: from the third on all of them are guesses themselves.",

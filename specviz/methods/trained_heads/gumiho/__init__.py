@@ -39,7 +39,7 @@ METHOD = Method(
         ),
         Knob(
             "depth",
-            2,
+            3,
             1,
             7,
             "levels of the tree, two of them serial, as far as MLPs were trained; the authors' scripts take 7",

@@ -131,18 +131,17 @@ class BorrowingDrafter(Drafter):
         """Attach the note "borrowed". The engine's clock is paused meanwhile."""
         if self.model.looked is None:
             return
-        state.clock.pause()
-        best = self.model.looked.topk(min(PLACES, len(self.model.looked)))
-        state.note(
-            "borrowed",
-            layers=list(self.model.net.reads),
-            cached=len(self.model.looked),
-            position=len(state.tokens) - 2,
-            cache_bytes=0,
-            places=best.indices.tolist(),
-            shares=[round(share, 4) for share in best.values.tolist()],
-        )
-        state.clock.resume()
+        with state.clock.paused():
+            best = self.model.looked.topk(min(PLACES, len(self.model.looked)))
+            state.note(
+                "borrowed",
+                layers=list(self.model.net.reads),
+                cached=len(self.model.looked),
+                position=len(state.tokens) - 2,
+                cache_bytes=0,
+                places=best.indices.tolist(),
+                shares=[round(share, 4) for share in best.values.tolist()],
+            )
 
     def observe(self, state: State, outcome: Outcome) -> None:
         self.model.before = select_rows(outcome.scores.hidden_states["final"], outcome.kept[-1:])

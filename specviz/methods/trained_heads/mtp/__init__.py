@@ -24,7 +24,7 @@ METHOD = Method(
     paper="DeepSeek-AI 2024, arXiv 2412.19437",
     summary="The module with which a model was taught to see one token further drafts, and is fed its own state to see more.",
     knobs=(
-        Knob("gamma", 1, 1, 8, "tokens drafted a round, a pass of the module each; the report drafts one"),
+        Knob("gamma", 2, 1, 8, "tokens drafted a round, a pass of the module each; the report drafts one"),
     ),
     needs=frozenset({"head:mtp", "tap:final", "embed", "head"}),
     look="The first token is what the module was taught; each further one stands on its own guess, and is right less often.",
