@@ -1,10 +1,10 @@
-"""Measure drafters on prompts that no drafter was trained on: of the kinds that visitors type, or with `--size
-mt_bench` MT-bench's first turns.
+"""Measure drafters on prompts that no drafter was trained on: of the kinds that visitors type, with `--size mt_bench`
+MT-bench's first turns, with `--size families` every trained drafter on fewer prompts.
 
 `eval/general.jsonl` or `eval/mt_bench.jsonl` of the data folder holds the prompts; methods run on the real engine.
 Counted, so that the figures do not depend on the machine: tokens per target pass by kind of prompt, acceptance by
-place in the draft, and tokens per pass by place in the answer. `--ship` writes docs/trained_general.json or
-docs/trained_mt_bench.json and its picture, which docs/trained.md shows.
+place in the draft, and tokens per pass by place in the answer. `--ship` writes docs/trained_SUITE.json and, of a few
+methods, its picture, which docs/trained.md shows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 from .. import ROOT, zoo
 from ..core import Sampling
 from ..evidence.benchmark import CatalogueRunner
+from ..methods import catalogue
 from ..run.session import Session
 from ..trace.answer_places import lengths_by_place
 from ..trace.metrics import Totals
-from .drafters import use_work_models
+from .drafters import methods_to_measure, use_work_models
 from .files import write_json, write_text
 from .job import Job, TrainingError
 
@@ -30,6 +31,7 @@ FIGURES = ROOT / "docs" / "trained_{}.json"  # by suite, the name of a file of p
 SUITES = {  # of the page: title, and what the prompts are
     "general": ("On prompts as visitors type them", "held-out prompts of the kinds that people type"),
     "mt_bench": ("On MT-bench", "first turns of MT-bench (2306.05685)"),
+    "families": ("Every trained drafter", "held-out prompts of the kinds that people type"),
 }
 COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2")
 RESAMPLES = 1000  # of prompts, for an interval
@@ -40,17 +42,23 @@ def run(job: Job) -> Path:
     other methods on the same prompts are kept."""
     hparams = job.hparams("general")
     asked = prompts(job, hparams["prompts"], hparams["file"])
-    shown = figures_file(Path(hparams["file"]).stem)
+    shown = figures_file(hparams.get("suite") or Path(hparams["file"]).stem)
     path = shown if job.ship else job.folder() / shown.name
     facts = {"target": job.target, "prompts": len(asked), "new_tokens": hparams["new_tokens"]}
     before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     same = all(before.get(name) == value for name, value in facts.items())
     found: dict[str, dict[str, Any]] = before["methods"] if same else {}
-    chosen = {key: knobs for key, knobs in hparams["methods"].items() if key in (job.report_kinds or (key,))}
+    methods = hparams["methods"]
+    if methods == "trained":
+        methods = {method.key: {} for method in methods_to_measure({"with_draft": ()})}
+    chosen = {key: knobs for key, knobs in methods.items() if key in (job.report_kinds or (key,))}
     with use_work_models(job):
         loaded = zoo.load(job.target, device=job.device)
+        lacking = {key for key in chosen if loaded.unsupported_reason(catalogue()[key])}
         for temperature in hparams["temperatures"]:
             for key, knobs in chosen.items():
+                if key in lacking:
+                    continue
                 session = Session(loaded, key, knobs, Sampling(temperature), deterministic=True)
                 runs = [
                     (
@@ -65,8 +73,14 @@ def run(job: Job) -> Path:
                 mine[f"{temperature:g}"] = figures(runs)
                 print(session.method.title, temperature, mine[f"{temperature:g}"], flush=True)
     write_json(path, facts | {"methods": found})
-    write_text(path.with_suffix(".svg"), picture(found))
+    if has_picture(found):
+        write_text(path.with_suffix(".svg"), picture(found))
     return path
+
+
+def has_picture(found: dict[str, Any]) -> bool:
+    """Return whether the figures of so many methods are drawn: each has a colour of its own."""
+    return len(found) <= len(COLOURS)
 
 
 def figures_file(suite: str) -> Path:
@@ -139,13 +153,15 @@ def section(found: dict[str, Any], suite: str) -> list[str]:
         f"| method | nodes | {' | '.join(f'temperature {t}' for t in temperatures)} |",
         f"|{'---|' * (2 + len(temperatures))}",
     ]
-    for title, method in found["methods"].items():
+    first = temperatures[0]
+    order = sorted(found["methods"].items(), key=lambda one: -one[1][first]["tokens_per_pass"])
+    for title, method in order:
         cells = [
             "{tokens_per_pass:.2f} ({interval[0]:.2f} to {interval[1]:.2f})".format(**method[t])
             for t in temperatures
         ]
-        lines.append(f"| {title} | {method[temperatures[0]]['nodes']:.1f} | {' | '.join(cells)} |")
-    return [*lines, "", f"![]({figures_file(suite).stem}.svg)"]
+        lines.append(f"| {title} | {method[first]['nodes']:.1f} | {' | '.join(cells)} |")
+    return [*lines, "", f"![]({figures_file(suite).stem}.svg)"] if has_picture(found["methods"]) else lines
 
 
 def picture(found: dict[str, Any]) -> str:

@@ -72,3 +72,12 @@ def test_the_picture_has_a_point_for_every_figure(measured):
     assert len(picture.findall(f"{name}circle")) == 2 + 2 + 1
     texts = [one.text for one in picture.findall(f"{name}text")]
     assert {"A & B", "a < b", "chat", "1", "2", "0+"} <= set(texts)
+
+
+def test_many_methods_are_a_table_without_a_picture_best_first(measured):
+    better = general.figures([("chat", totals(30, 10, [[10, 9]]))])
+    others = {f"M{i}": measured["methods"]["A & B"] for i in range(len(general.COLOURS))}
+    found = measured | {"methods": others | {"Best": {"0": better, "0.7": better}}}
+    rows = [line for line in general.section(found, "families") if line.startswith("| ")]
+    assert rows[1].startswith("| Best | 2.0 | 3.00") and len(rows) == 2 + len(others)
+    assert not any("svg" in line for line in general.section(found, "families"))
