@@ -83,6 +83,12 @@ class Eagle(nn.Module):
         self.fc.weight[:, : self.sizes.hidden] *= self.embed_scale
         self.embed_scale = 1.0
 
+    @torch.no_grad()
+    def unfold_scale(self) -> None:
+        """Divide the weights that read embeddings by ``embed_scale``: weights of the published layout as
+        training has them."""
+        self.fc.weight[:, : self.sizes.hidden] /= self.embed_scale
+
     def feedback(self, x: Tensor) -> Tensor:
         """Return, from a row's output, the predicted feature that the next row reads."""
         return x

@@ -57,10 +57,11 @@ class Runner:
         self.progress = Progress()
         self.minutes = job.minutes or hparams["minutes"]
         self.checkpoint = place / "checkpoint.safetensors"
+        self.copied = 0.0  # share of the weights that came from another head just now
         if self.checkpoint.is_file():
             self.resume()
         elif hparams.get("begin"):
-            copy_head_weights(job, model, hparams["begin"], hparams.get("begin_names"))
+            self.copied = copy_head_weights(job, model, hparams["begin"], hparams.get("begin_names"))
 
     def budget_spent(self) -> float:
         """Return the share of the budget that is spent, from 0 to 1."""

@@ -3,16 +3,21 @@ nothing fitting is refused."""
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
+from specviz.checkpoints import mx
 from specviz.training.job import Job, TrainingError
+from specviz.training.recipes import run_of
 from specviz.training.runner import Runner
 from specviz.training.warm_start import copy_head_weights
 
 from ..message_codes import refuses
+from .test_features import job as of_pair
 
 
 class Head(nn.Module):
@@ -77,3 +82,26 @@ def test_a_run_begins_so_once_and_goes_on_from_its_checkpoint(job, tmp_path):
     again = Head()
     Runner(job, "twice", again, hparams, tmp_path)
     assert torch.equal(again.fc.weight, moved)
+
+
+@pytest.mark.parametrize("recipe", ["eagle", "eagle3", "medusa", "hydra", "dflash", "peagle"])
+def test_a_head_that_goes_on_from_itself_begins_as_the_same_head(recipe, pair, tmp_path, monkeypatch):
+    """What training changes for its own sake, such as a scale, is undone in exported weights and done again."""
+    work = of_pair(pair, tmp_path)
+    first = exported(run_of(recipe)(work))
+    shutil.rmtree(work.folder() / recipe)
+    hparams = Job.hparams
+    monkeypatch.setattr(Job, "hparams", lambda self, name: hparams(self, name) | {"begin": name})
+    monkeypatch.setattr(Runner, "train", lambda *given: None)
+    second = exported(run_of(recipe)(work))
+    assert second.keys() == first.keys()
+    for name, weight in first.items():
+        assert torch.allclose(second[name], weight, rtol=0.02, atol=0.02 * float(weight.abs().max())), name
+
+
+def exported(folder):
+    """The weights of a written head, as floats."""
+    found = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        found |= load_file(path)
+    return {name: weight.float() for name, weight in mx.from_file_tensors(found).items()}

@@ -31,6 +31,8 @@ def run(job: Job) -> Path:
     # would be learned twenty times slower.
     model.embed_scale = float(features.batch(0, 0.0).states.float().std() / features.embedding.float().std())
     runner = Runner(job, "eagle", model, hparams, features.checkpoint_folder("eagle"))
+    if runner.copied:  # the scale is in the weights of a head that is already trained
+        model.unfold_scale()
 
     def loss_at(step: int):
         batch = features.batch(step, runner.budget_spent())
