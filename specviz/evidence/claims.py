@@ -51,6 +51,7 @@ OPPOSITE = "opposite"
 OPEN = "open"
 CANNOT = "cannot be tried here"
 DECIDED = (SHOWN, OPPOSITE, NOT_SHOWN)
+ENOUGH_TO_SEE = 16  # tokens of the shorter run of a pair that is shown
 SUITES = (  # of prompts: the first, and the other one, on which verdicts are repeated
     (None, ASSETS / "prompts" / "copy.yaml"),
     (ASSETS / "prompts" / "claims.yaml",),
@@ -78,7 +79,8 @@ SCHEMA = {
 @dataclass(frozen=True)
 class Pair:
     """One pair of runs. claim: its identifier; condition: hash of its condition; suite: index in SUITES;
-    number: of the pair; prompt: of the suite; ours, baseline: the quantity."""
+    number: of the pair; prompt: of the suite; ours, baseline: the quantity; tokens: of the shorter run, 0 in
+    rows that do not know them."""
 
     claim: str
     number: int
@@ -90,6 +92,7 @@ class Pair:
     when: str
     condition: str = ""
     suite: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -217,14 +220,16 @@ def measure(runs: Runs, name: str, method: Method, claim: Claim, number: int, su
     if claim.quantity in WITHOUT_IT:
         counts = runs.counts(method, claim.knobs, ask, claim.quantity == "equal_drafts")
         ours, baseline = (by[claim.quantity](counts, claim) for by in (COUNTED, WITHOUT_IT))
+        tokens = counts.totals.tokens
     else:
         sides = [(method, claim.knobs), (catalogue()[claim.baseline], claim.baseline_knobs)]
         order = (0, 1) if number % 2 == 0 else (1, 0)
-        values = {side: COUNTED[claim.quantity](runs.counts(*sides[side], ask), claim) for side in order}
-        ours, baseline = values[0], values[1]
+        counted = {side: runs.counts(*sides[side], ask) for side in order}
+        ours, baseline = (COUNTED[claim.quantity](counted[side], claim) for side in (0, 1))
+        tokens = min(one.totals.tokens for one in counted.values())
     now = datetime.now(UTC).isoformat(timespec="seconds")
     prompt, hashed = ask.items[0].number, condition_hash(claim)
-    return Pair(name, number, runs.loaded.name, prompt, seed, ours, baseline, now, hashed, suite)
+    return Pair(name, number, runs.loaded.name, prompt, seed, ours, baseline, now, hashed, suite, tokens)
 
 
 @dataclass(frozen=True)
@@ -428,9 +433,11 @@ def repeated(path: Path, target: str, found: dict[str, Outcome]) -> list[tuple[s
 
 
 def largest(claim: Claim, pairs: Sequence[Pair]) -> Pair:
-    """Return the pair with the largest effect in the claim's direction."""
+    """Return the pair with the largest effect in the claim's direction, if there is one among those with enough
+    tokens to look at."""
     sign = 1 if QUANTITIES[claim.quantity][1] else -1
-    return max(pairs, key=lambda pair: sign * effect(claim, pair))
+    long = [pair for pair in pairs if pair.tokens == 0 or pair.tokens >= ENOUGH_TO_SEE]
+    return max(long or pairs, key=lambda pair: sign * effect(claim, pair))
 
 
 def cards(found: dict[str, Outcome], path: Path, target: str, when: str) -> dict[str, Any]:

@@ -314,3 +314,11 @@ def test_the_command_continues_its_ledger_writes_the_page_and_repeats(tmp_path, 
     assert commands.main(again) == 0
     assert "1 of 1 verdicts are the same" in capsys.readouterr().out
     assert len(into.read_text().splitlines()) == 2 * LOOKS[0]
+
+
+def test_the_pair_that_is_shown_has_enough_to_look_at():
+    short, long = (
+        Pair("it/1", i, "t", 1, i, ours, 1.0, "now", tokens=n) for i, ours, n in [(0, 9, 4), (1, 2, 40)]
+    )
+    assert ledger.largest(claim(), [short, long]) == long
+    assert ledger.largest(claim(), [short]) == short
