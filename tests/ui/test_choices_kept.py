@@ -47,6 +47,8 @@ def test_what_an_example_sets_ends_with_the_next_one_and_with_a_new_chat(visit, 
     open_fields(page)
     page.fill("#temperature input", "0.4")
     page.fill("#length input", "40")
+    page.evaluate("SpecVizPage.pending = { methods: ['tree'] }; SpecVizPage.send('input')")
+    page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'tree'")
     example = "(set) => SpecVizPage.example({ prompt: 'x', look: '', methods: ['lookup'], titles: ['L'], set }, '[]')"
     page.evaluate(example, {"temperature": 0.9, "length": 24})
     page.wait_for_function("document.querySelector('#temperature input').value === '0.9'")
@@ -58,6 +60,7 @@ def test_what_an_example_sets_ends_with_the_next_one_and_with_a_new_chat(visit, 
             "document.querySelector('#board').insertAdjacentHTML('beforeend', '<i id=new-chat></i>')"
         )
         page.evaluate("document.querySelector('#new-chat').click()")
+        page.wait_for_function("document.querySelector('.pg-pick').dataset.on === 'tree'")
     page.wait_for_function("document.querySelector('#temperature input').value === '0.4'")
     page.wait_for_function("document.querySelector('#length input').value === '40'")
 

@@ -336,7 +336,9 @@
   function backFrom(set) {
     const now = page.choices(),
       kept = own ?? {};
-    for (const name of Object.keys(set ?? {})) if (!(name in kept)) kept[name] = now[name] ?? EMPTY[name] ?? null;
+    /* Its methods may need its model, so they end with it. */
+    for (const name of set ? ["methods", ...Object.keys(set)] : [])
+      if (!(name in kept)) kept[name] = now[name] ?? EMPTY[name] ?? null;
     const back = Object.fromEntries(Object.entries(kept).filter(([name, x]) => !(set && name in set) && x !== null));
     own = set ? kept : null;
     return Object.keys(back).length ? back : null;

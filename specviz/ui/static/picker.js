@@ -156,13 +156,15 @@ const say = (text) => {
   why.hidden = !text;
 };
 
+/* Why a method cannot be taken, with its name in front where the reason does not begin with it. */
+const titled = (card, reason) => (reason.startsWith(card.title) ? reason : `${card.title}: ${reason}`);
 function chip(card, lane, text, mark) {
   const on = Boolean(lane),
     { blocked, why: locked } = state(card.key);
   return still(JSON.stringify([card.key, lane, text, mark, !on && blocked, locked]), () => {
     const node = button("pg-chip", text, () => {
       if (on) set(lanes().filter((l) => JSON.stringify(l) !== JSON.stringify(lane)));
-      else if (state(card.key).blocked) say(`${card.title}: ${state(card.key).why}`);
+      else if (state(card.key).blocked) say(titled(card, state(card.key).why));
       else add(card.key);
     });
     node.dataset.key = card.key;
@@ -225,7 +227,7 @@ function drop() {
   const gone = lanes().filter((lane) => off()[lane.method]);
   if (!gone.length) return paint();
   set(lanes().filter((lane) => !off()[lane.method]));
-  say(gone.map((lane) => `${cardOf(lane.method).title}: ${off()[lane.method]}`).join(" "));
+  say(gone.map((lane) => titled(cardOf(lane.method), off()[lane.method])).join(" "));
 }
 watch(["value", "off", "timed"], drop);
 document.addEventListener("input", (event) => event.target.closest?.("#temperature") && paint());
