@@ -47,7 +47,7 @@
 
   function view(env) {
     const cards = (env.ctx.catalogue || []).filter((c) => c.key !== PLAIN),
-      names = new Map((env.ctx.catalogue || []).map((c) => [c.key, K.say(c.title, 60)])),
+      names = new Set((env.ctx.catalogue || []).map((c) => c.key)),
       tell = K.status(),
       out = el("div"),
       text = K.field({ label: "Prompts", lines: 8, most: 60_000 }),
@@ -215,6 +215,8 @@
       const left = ended && got.done < got.of,
         runs = Array.isArray(got.runs) ? got.runs.slice(0, MOST * (METHODS + 1) * SEEDS) : [],
         trusted = got.rows.every(believed) && runs.every((r) => r.named === false || believed(r)),
+        drawn = asked.seeds > 1 && asked.temperature > 0,
+        titles = new Map(got.rows.map((r) => [r.method, K.say(r.title, 60)])),
         order = (r) => first(trusted ? r.tokens_per_second : r.block_efficiency) ?? 0,
         rows = got.rows.slice(0, METHODS + 1).sort((a, b) => order(b) - order(a)),
         found = verdict(
@@ -253,7 +255,7 @@
             mark(r, triple(r.walltime_speedup, times, sure)),
             triple(r.block_efficiency, (x) => x.toFixed(2), sure),
           ]),
-          `Median over ${count(K.finite(got.done) ? got.done : 0, asked.seeds > 1 && asked.temperature ? "draw" : "prompt")}` +
+          `Median over ${count(K.finite(got.done) ? got.done : 0, drawn ? "draw" : "prompt")}` +
             `${sure ? `, in brackets its interval (${sure} %)` : ""}. ${K.say(got.machine, 160)}.`,
         ),
         K.table(
@@ -266,8 +268,8 @@
             { name: "tokens a pass", num: true },
           ],
           runs.map((r) => [
-            `${r.prompt + 1}. ${K.say(prompts[r.prompt], 40)}`,
-            names.get(r.method) || K.say(r.method, 60),
+            `${r.prompt + 1}. ${K.say(prompts[r.prompt], 40)}${drawn ? `, seed ${K.say(r.seed, 12)}` : ""}`,
+            titles.get(r.method) ?? K.say(r.method, 60),
             K.say(r.tokens, 8),
             mark(r, K.finite(r.tokens_per_second) ? rate(r.tokens_per_second) : "\u2013"),
             mark(r, K.finite(r.walltime_speedup) ? times(r.walltime_speedup) : "\u2013"),
@@ -276,7 +278,7 @@
           "Every run",
         ),
         repeat(asked),
-        ended ? P.promptTraces.section(env, traces, asked.seeds > 1 && asked.temperature > 0) : "",
+        ended ? P.promptTraces.section(env, traces, drawn) : "",
       );
     }
     out.append(

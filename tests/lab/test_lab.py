@@ -175,6 +175,8 @@ def test_a_sweep_holds_every_value_beside_plain_decoding():
     reported = [p for p in parts if not isinstance(p, str)]
     assert len(reported) == 3 and reported[-1]["turns"] == 3
     assert [row["value"] for row in reported[-1]["rows"]] == [1, 4]
+    spread = [[row["low"] is not None for row in one["rows"]] for one in reported]
+    assert spread == [[False] * 2, [True] * 2, [True] * 2]  # one turn has none
     for row in reported[-1]["rows"]:
         assert (
             row["tokens_per_second"] > 0

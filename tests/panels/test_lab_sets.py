@@ -18,6 +18,7 @@ from .conftest import ANSWERS, EVIL
 RUNS = [
     {
         "prompt": i,
+        "seed": 7,
         "method": m,
         "tokens": 40,
         "seconds": 1.0,
@@ -31,7 +32,7 @@ RUNS = [
 ROWS = [
     {
         "method": m,
-        "title": m,
+        "title": f"{m} with knobs",
         "prompts": 2,
         "confidence": 0.5,
         "tokens_per_second": [40.0 * k, 39.0, 41.0 * k],
@@ -209,6 +210,8 @@ def test_five_methods_with_knobs_temperature_and_seeds_go_with_a_set(visit):
         assert asked["methods"] == [{"method": "speculative", "knobs": {"gamma": 2}}, "prompt_lookup"]
         assert (asked["temperature"], asked["seeds"], asked["seed"]) == (0.7, 3, 0)
         page.wait_for_selector(".pn-command")
+        named = page.locator(".pn-body table").last.locator("tbody tr").last.inner_text()
+        assert "seed 7" in named and "speculative with knobs" in named  # a run as its row above is named
         assert "--temperature 0.7" in page.inner_text(".pn-command")
         assert "--repeats 3 " in page.inner_text(".pn-command") and "--traces traces" in page.inner_text(
             ".pn-command"
