@@ -36,6 +36,10 @@
     "draft.large":
       "Its draft model is too large for it: even with 7 of 10 draft tokens accepted it would not be clearly faster.",
     "users.none": "No method has a figure above plain decoding for about as many users.",
+    "users.between":
+      "No figure is for about as many users. Some for more users, or of a source that does not state them, lie above plain " +
+      "decoding.",
+    "experts.none": "No method has a figure above plain decoding for a mixture of experts.",
     "figures.none": "No method has a figure above plain decoding.",
     "figures.low": "The nearest figure is within 5 % of plain decoding.",
     "experts.named": "Its name says that it is a mixture of experts.",
@@ -175,12 +179,12 @@
     if (q.least !== undefined)
       return K.field({ label: q.title, type: "number", value: String(q.least), min: q.least, max: q.most, on });
     if (!q.options) {
-      const rates = K.field({ label: q.title, lines: 2, on, placeholder: "0.81, 0.62, 0.44" });
+      const rates = K.field({ label: q.title, lines: 2, on });
       rates.root.append(el("span", { class: "pn-help" }, q.help));
       return rates;
     }
     const id = "pn-models",
-      one = K.field({ label: q.title, most: 120, on, list: id, placeholder: "Qwen/Qwen3-8B" });
+      one = K.field({ label: q.title, most: 120, on, list: id });
     one.root.append(
       el(
         "datalist",
@@ -207,6 +211,7 @@
       turn = 0,
       later = 0,
       known = {};
+    const own = {};
 
     async function begin() {
       const questions = await K.request(env.ctx, "questions", {}, { tell });
@@ -229,14 +234,16 @@
       const typed = Math.trunc(Number(pick.value));
       return Math.min(Number(pick.input.max), Math.max(Number(pick.input.min), typed || 1));
     }
-    /* A known model answers the questions about it: their controls show it and are not asked. */
+    /* A known model answers the questions about it: their controls show it and are not asked, and hold the visitor's own
+       answers again with another name. */
     function settle() {
       const name = picks.get("name")?.value.trim().toLowerCase(),
         model = Object.entries(known).find(([one]) => one.toLowerCase() === name)?.[1] || {};
       for (const key of ["model", "experts"]) {
         const pick = picks.get(key);
         if (!pick) continue;
-        if (model[key]) pick.input.value = model[key];
+        if (!pick.input.disabled) own[key] = pick.value;
+        pick.input.value = model[key] ?? own[key];
         pick.input.disabled = Boolean(model[key]);
       }
     }

@@ -120,12 +120,16 @@ def recommend(**asked: Any) -> dict[str, Any]:
     answers = sorted(
         (_answer(key, chosen, model, measured) for key in possible), key=lambda one: _order(one, large, paid)
     )
+    no_figure = measured is None and answers[0]["method"] == "plain"
+    other_load = [one["method"] for one in answers if any(d["what"] == "users" for d in one["differs"])]
+    unsure = _may_pay(other_load, chosen, model) if no_figure else set()
+    answers.sort(key=lambda one: one["method"] not in unsure)
     engine = table["engines"][chosen["engine"]]
     few = engine.get("few", {}).get(chosen["model"], "") if len(answers) < SHOWN else ""
     return {
         "asked": chosen,
         "documents": engine["documents"],
-        "verdict": _verdict(answers, chosen, large, measured),
+        "verdict": _verdict(answers, chosen, large, measured, bool(unsure)),
         "measured": measured,
         "few": few,
         "warnings": _warnings(chosen),
@@ -327,9 +331,10 @@ def _verdict(
     chosen: dict[str, Any],
     large: bool,
     measured: dict[str, Any] | None,
+    unsure: bool,
 ) -> dict[str, Any]:
     """Return {pays, reasons}: whether speculation pays here, by the measured rates if there are any, else by
-    the published figures and the sizes. large: the model's draft is too large."""
+    the published figures and the sizes. large: the model's draft is too large; unsure: whether a method ``_may_pay``."""
     if measured is not None:
         pays = _rates_pay(measured)
         if pays and measured["doubtful"]:
@@ -339,14 +344,30 @@ def _verdict(
     reasons = ["draft.large"] if large and any(one["method"] == "draft_model" for one in answers) else []
     if chosen["experts"] == "moe" and EXPERTS.search(chosen["name"]):
         reasons.append("experts.named")
+    if unsure:
+        return {"pays": None, "reasons": [*reasons, "users.between"]}
     if best["method"] == "plain":
-        return {"pays": False, "reasons": [*reasons, "users.none" if chosen["users"] > 1 else "figures.none"]}
+        none = "experts.none" if chosen["experts"] == "moe" else "figures.none"
+        return {"pays": False, "reasons": [*reasons, "users.none" if chosen["users"] > 1 else none]}
     if best["figure"]["speedup"] <= CLEAR:
         return {"pays": False, "reasons": [*reasons, "figures.low"]}
     if chosen["experts"] == "moe":
         return {"pays": None, "reasons": [*reasons, "experts.measure"]}
     low = (best["range"] or best["figure"]).get("low", best["figure"]["speedup"])
     return {"pays": True if low > 1 else None, "reasons": [*reasons, "figures.range"]}
+
+
+def _may_pay(methods: list[str], chosen: dict[str, Any], model: ServerModel | None) -> set[str]:
+    """Return those of ``methods`` that have a figure above plain decoding, of as many experts, for more users than these, or
+    for this very model and an unknown number of users: that none is for these users says nothing then."""
+    found = set()
+    for figure in (*_table()["figures"], *_measured()):
+        if figure["method"] not in methods or figure["speedup"] <= CLEAR:
+            continue
+        apart, batch = {one["what"] for one in _differences(figure, chosen, model)}, figure.get("batch", 0)
+        if "experts" not in apart and (batch >= chosen["users"] if batch else "model" not in apart):
+            found.add(figure["method"])
+    return found
 
 
 def _rates_pay(measured: dict[str, Any]) -> bool:

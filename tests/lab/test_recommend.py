@@ -100,6 +100,15 @@ def test_a_range_is_of_all_figures_for_about_as_many_users():
     assert many["range"] == {"low": 1.38, "high": 2.85, "count": 5, "users": False}
 
 
+def test_no_figure_for_as_many_users_says_nothing_where_this_model_has_one_for_users_unknown():
+    own = recommend(name="deepseek-ai/DeepSeek-V3", engine="sglang", users=8)  # its paper names no users
+    assert own["verdict"] == {"pays": None, "reasons": ["users.between"]}
+    assert [one["method"] for one in own["answers"]][:2] == ["mtp", "plain"]
+    assert recommend(name="Qwen/Qwen3-8B", users=512)["verdict"] == {"pays": False, "reasons": ["users.none"]}
+    lone = recommend(name="my/model-A3B", engine="llama_cpp", model="none")
+    assert lone["verdict"] == {"pays": False, "reasons": ["experts.named", "experts.none"]}
+
+
 def test_a_draft_that_is_too_large_comes_after_plain_decoding():
     found = recommend(name="openai-community/gpt2", engine="transformers")
     methods = [one["method"] for one in found["answers"]]

@@ -374,6 +374,11 @@ def test_which_one_for_my_server_asks_and_shows_flags_with_sources(visit):
             page.evaluate("asked.at(-1)[1].model") == "head"
             and page.get_by_label("Mixture of experts?").is_disabled()
         )
+        page.get_by_label("Which model?").fill("deepseek-ai/deepseek-v3")
+        page.wait_for_function("asked.at(-1)[1].experts === 'moe'")
+        page.get_by_label("Which model?").fill("mine/dense")  # the answers of a known model end with its name
+        page.wait_for_function("asked.at(-1)[1].experts === 'dense' && asked.at(-1)[1].model === 'head'")
+        assert page.locator("input[placeholder], textarea[placeholder]").count() == 0
         page.click("text=See its card >> nth=0")
         assert (
             page.get_attribute(".svp", "data-view") == "methods"
