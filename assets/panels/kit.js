@@ -122,7 +122,8 @@
     };
     try {
       const got = await ctx.ask(name, payload || {}, onUpdate, signal);
-      if (got === null || got === undefined) throw new Error("The server gave no answer.");
+      if (got === null || got === undefined)
+        throw new Error("The time for one question was over before anything was measured.");
       if (typeof got === "object" && typeof got.error === "string") throw new Error(got.error);
       tell.set("");
       return got;

@@ -208,6 +208,7 @@
     "verdict.often.noise":
       "No winner: {speeds} in the median, but {first} and {second} were not apart in every pair of runs: noise",
     "verdict.repeats": " ({a}, {b} in {runs} runs each; the lanes draw the first).",
+    "verdict.cut": "The lanes were cut at unequal lengths, so none is called the fastest.",
     "verdict.passes": "{title} wrote the most tokens a pass of the large model: {each}.",
     "verdict.implausible":
       "{title} was faster than its accepted length allows: the machine changed meanwhile, so no speed is named.",

@@ -24,6 +24,10 @@
     if (all.length < 2 || !every.every(over)) return null;
     const together = SV.batch.verdict(all.map((x) => x.lane));
     if (together) return together;
+    if (unequal(all)) {
+      const { level, sure, sentence } = uncounted(all, "verdict.cut");
+      return { winner: null, second: null, level, sure, sentence };
+    }
     const [a, b] = all,
       plain = all.find((x) => M.isBaseline(x.lane))?.lane,
       named = (x) => !plain || x.lane === plain || against(x.lane, plain, false, counted)?.named !== false,
@@ -38,15 +42,19 @@
       sentence: v.sentence + (known ? othersSentence(all, counted) : "") + apart,
     };
   }
+  /* Whether a stop or a limit cut lanes at texts of unequal length: what each wrote last may be easy or hard. */
+  const unequal = (all) =>
+    all.some(({ lane }) => ["stopped", "deadline"].includes(lane.done.finish)) &&
+    new Set(all.map(({ lane }) => M.of(lane, lane.committed, null, 1).tokens)).size > 1;
   const percent = (k) => Math.round((k - 1) * 100) + " %";
   const speeds = (a, b) => rate(a.s.middle) + " against " + rate(b.s.middle) + " tokens per second";
 
   /* Where no speed is named, only what no clock measures: tokens a pass, which texts of unequal length can be compared by. */
-  function uncounted(all) {
+  function uncounted(all, why = "timing.wide") {
     const sums = all.map(({ lane }) => ({ lane, m: M.of(lane, lane.committed, null, 1) })),
       { lane, m } = sums.sort((x, y) => y.m.block_efficiency - x.m.block_efficiency)[0],
       lead = SV.messages.say("verdict.passes", { title: title(lane), each: m.block_efficiency.toFixed(2) });
-    return { sure: false, level: true, sentence: `${lead} ${SV.messages.say("timing.wide")}` };
+    return { sure: false, level: true, sentence: `${lead} ${SV.messages.say(why)}` };
   }
   /* Which lanes did not pay here. */
   function othersSentence(all, counted) {

@@ -337,3 +337,13 @@ def test_what_the_last_target_could_not_run_says_nothing_of_the_next(visit, serv
     finish(page)
     asked = backend.runs[-1]
     assert (asked.target, "lookup" in dict(asked.lanes)) == ("other", True)
+
+
+def test_the_row_of_lanes_begins_at_its_start_again_when_the_keyboard_leaves_it(page):
+    page.set_viewport_size({"width": 800, "height": 700})
+    page.evaluate("() => { document.querySelector('.pg-chips').style.width = '90px'; }")
+    page.focus(".pg-chips .pg-more")
+    page.evaluate("document.querySelector('.pg-chips').scrollLeft = 40")
+    assert page.evaluate("document.querySelector('.pg-chips').scrollLeft") > 0
+    page.focus("#prompt textarea")
+    page.wait_for_function("document.querySelector('.pg-chips').scrollLeft === 0")

@@ -339,6 +339,16 @@
       );
       same(SV.notice.nature({ name: "x", parameters: null }), "x", "unknown");
     },
+    "lanes that were cut at texts of unequal length are not ranked by time"(SV) {
+      const [plain, fast] = [lane(0, "autoregressive", [2]), lane(1, "Fast", [1])];
+      for (const x of [plain, fast]) x.done.finish = "deadline";
+      same(SV.verdict.verdict([plain, fast]).winner?.id, 1, "of equal length");
+      plain.rounds.pop();
+      plain.committed -= 1;
+      const v = SV.verdict.verdict([plain, fast]);
+      same([v.winner, v.second, v.level], [null, null, true], "unequal");
+      ok(v.sentence.endsWith(SV.messages.say("verdict.cut")), v.sentence);
+    },
     "no verdict while a lane runs, nor over a failed one alone"(SV) {
       same(SV.verdict.verdict([lane(0, "A", [1]), lane(1, "B", [1], { done: null })]), null, "running");
       same(SV.verdict.verdict([lane(0, "A", [1]), lane(1, "B", [1], { error: { why: "x" } })]), null, "failed");

@@ -147,6 +147,10 @@ const row = make("div", "pg-chips"),
   });
 row.setAttribute("role", "group");
 row.setAttribute("aria-label", "Methods to compare");
+/* The keyboard scrolls the row to a chip that is cut off; without the keyboard the row begins at its start again. */
+row.addEventListener("focusout", (event) => {
+  if (!row.contains(event.relatedTarget)) row.scrollLeft = 0;
+});
 const why = make("p", "pg-why");
 why.setAttribute("role", "status");
 why.hidden = true;
