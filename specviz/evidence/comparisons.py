@@ -29,7 +29,7 @@ REQUESTS = (1, 2, 4, 8, 16)
 PASS_MS = 4.9  # of a pass of the default target on two cores with AMX; fitted to docs/log/2026-11/speed.md
 ROW_MS = 0.24  # of a token of the pass
 REQUEST_MS = 0.45  # of each request of the pass but the first
-STEP_MS = 0.3  # of a draft step, on two cores with AVX2
+STEP_MS = 0.45  # of a draft step there: 1.8 ms for four
 KINDS = ("verification", "chains", "oracle")
 Rows = Sequence[dict[str, Any]]
 Value = Callable[[Rows, int, Rows], float]
@@ -80,14 +80,21 @@ def _verification() -> Iterable[Cell]:
             yield Cell("verification", label, method, knobs, requests=requests)
 
 
-CHAINS = (
-    ("prompt lookup, then draft model", "prompt lookup", "draft model"),
-    ("suffixes, then EAGLE-3", "suffixes", "EAGLE-3"),
-    ("suffixes, then Medusa", "suffixes", "Medusa"),
+CHAINS = (  # first, then, last, fewest equal tokens that a copy continues
+    ("prompt lookup", "draft model", "none", 1),
+    ("suffixes", "EAGLE-3", "none", 1),
+    ("suffixes", "Medusa", "none", 1),
+    ("prompt lookup", "draft model", "none", 3),
+    ("suffixes", "EAGLE-3", "none", 3),
+    ("suffixes", "Medusa", "none", 3),
+    ("suffixes", "n-gram pool", "draft model", 3),
+    ("n-gram pool", "prompt lookup", "EAGLE-3", 3),
+    ("n-gram pool", "suffixes", "Medusa", 3),
 )
 PARTS = {
     "prompt lookup": ("prompt_lookup", {}),
     "suffixes": ("suffix_decoding", {}),
+    "n-gram pool": ("ngram_mod", {}),
     "draft model": ("speculative", {}),
     "EAGLE-3": ("eagle3", {}),
     "Medusa": ("medusa", {}),
@@ -97,8 +104,11 @@ CHAIN_TASKS = (("quote",), ("code",), ("chat",))
 
 def _chains() -> Iterable[Cell]:
     for tasks in CHAIN_TASKS:
-        for label, first, then in CHAINS:
-            yield Cell("chains", label, "chain_of_drafters", {"first": first, "then": then}, tasks, count=4)
+        for first, then, last, match in CHAINS:
+            label = ", then ".join(name for name in (first, then, last) if name != "none")
+            label += f" (copies from {match} equal tokens on)" if match > 1 else ""
+            knobs = {"first": first, "then": then, "last": last, "match": match}
+            yield Cell("chains", label, "chain_of_drafters", knobs, tasks, count=4)
         for label, (method, knobs) in PARTS.items():
             yield Cell("chains", label, method, knobs, tasks, count=4)
 
@@ -236,7 +246,11 @@ def _chains_page(by: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
 
 
 def _passes(rows: Sequence[dict[str, Any]]) -> str:
-    return f"{fmean(row['tokens'] / row['passes'] for row in rows):.2f}" if rows else ""
+    """Return generated tokens a pass, and in brackets tokens of the passes per generated token."""
+    if not rows:
+        return ""
+    earned = fmean(row["tokens"] / row["passes"] for row in rows)
+    return f"{earned:.2f} ({_sum(rows, 'rows') / _sum(rows, 'tokens'):.1f})"
 
 
 def _oracle_page(by: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
@@ -272,10 +286,11 @@ TEXTS = {
     "verification": "## Which draft tokens to verify\n\nThe default target with its draft model; prompts of all tasks, 48 tokens each, "
     "in one batch. The modelled time is {PASS_MS} ms for a pass, {ROW_MS} ms for each of its tokens, {REQUEST_MS} ms for each request but "
     "the first and {STEP_MS} ms for a draft step. The first three are fitted to passes of 1 to 33 tokens and requests on two quiet cores "
-    "of a Xeon with AMX ([speed.md](log/2026-11/speed.md), 28 November); a draft step was measured on two cores with AVX2. "
+    "of a Xeon with AMX ([speed.md](log/2026-11/speed.md), 28 November), a draft step to four of 1.8 ms (29 November). "
     "Batches behind each figure: {runs}.",
     "chains": "## Chains of drafters beside their parts\n\nGenerated tokens a pass on four prompts of each task (quote: copies of a "
-    "text in the prompt). A chain asks its first drafter and, where that finds nothing, the second.",
+    "text in the prompt); in brackets tokens of the passes per generated token. A chain asks its first drafter and, where that finds "
+    "nothing, the next one.",
     "oracle": "## The oracle's set acceptance beside the measured one\n\nLlama-specviz-16M, temperature 1, 36 prompts twice, 64 tokens.",
 }
 

@@ -67,3 +67,49 @@ def test_the_same_drafter_twice_is_asked_once():
     kit, method = toy(12), catalogue()[KEY]
     parts = method.build(kit, **method.read_knobs({"first": "suffixes", "then": "suffixes"}))
     assert len(parts.drafter.drafters) == 1
+
+
+def test_three_sources_by_their_knobs_draft_on_one_text():
+    """The pool finds what stands twice, the copies what stands elsewhere, the model the rest."""
+    kit, method = toy(12, share=1.0, sharp=3.0), catalogue()[KEY]
+    knobs = {"first": "n-gram pool", "key": 6, "then": "prompt lookup", "last": "draft model", "caution": 0}
+    parts = method.build(kit, **method.read_knobs(knobs))
+    assert len(parts.drafter.drafters) == 3
+    state, arms = begin(parts, kit, Sampling(0.0), 40, prompt=[7, 3, 5]), set()
+    while not state.done:
+        play(parts, kit.target, state)
+        arms |= {(data["arm"], data["of"]) for kind, data in state.notes if kind == "arm"}
+        state.notes.clear()
+    assert {place for place, _ in arms} >= {0, 2} and {of for _, of in arms} == {3}
+    assert state.tokens == greedy(kit.net.logits, [7, 3, 5], 40)
+
+
+def test_a_short_match_leaves_the_round_to_the_next_source_and_says_nothing():
+    kit, method = toy(12), catalogue()[KEY]
+    prompt = [4, 1, 2, 9, 5, 7, 2]  # ends with one token that stands before
+    for match, arm, notes in ((1, 0, {"match", "arm"}), (2, 1, {"arm"})):
+        knobs = {"first": "prompt lookup", "then": "draft model", "match": match, "caution": 0}
+        parts = method.build(kit, **method.read_knobs(knobs))
+        state = begin(parts, kit, Sampling(0.0), 20, prompt=prompt)
+        play(parts, kit.target, state)
+        said = dict(state.notes)
+        assert said["arm"]["arm"] == arm and notes <= said.keys() and ("match" in said) == (match == 1)
+
+
+def test_the_last_source_may_copy_after_short_matches():
+    kit, method = toy(12), catalogue()[KEY]
+    knobs = {"first": "suffixes", "then": "prompt lookup", "match": 9, "caution": 0}
+    parts = method.build(kit, **method.read_knobs(knobs))
+    state = begin(parts, kit, Sampling(0.0), 20, prompt=[4, 1, 2, 9, 5, 7, 2])
+    assert play(parts, kit.target, state).tree.tokens[:2] == (9, 5)
+
+
+def test_each_choice_asks_for_what_it_drafts_with():
+    """The places of the choices of both later knobs are those that need a model or a head."""
+    knobs = {knob.name: knob for knob in catalogue()[KEY].knobs}
+    for name in ("then", "last"):
+        needing = {knobs[name].value_at(place) for place, _ in knobs[name].needs}
+        assert needing == {"draft model", "Medusa", "EAGLE", "EAGLE-3"}
+        by = {knobs[name].value_at(place): need for place, need in knobs[name].needs if need.startswith("head:")}
+        assert by == {"Medusa": "head:medusa", "EAGLE": "head:eagle", "EAGLE-3": "head:eagle3"}
+    assert knobs["last"].default == "none"

@@ -109,6 +109,28 @@ class FirstSufficientDraft(MultiDrafter):
         return DraftTree()
 
 
+class LongMatches(MultiDrafter):
+    """Drafter that keeps the drafts of ``lookup`` that continue at least ``match`` equal tokens of context
+    (``lookup.matched``, as here), and drops the others with their notes."""
+
+    def __init__(self, lookup: Any, match: int):
+        super().__init__(lookup)
+        self.lookup, self.match = lookup, match
+
+    @property
+    def matched(self) -> int:
+        """Number of context tokens that matched before the last proposal."""
+        return self.lookup.matched
+
+    def propose(self, state: State, budget: Budget) -> DraftTree:
+        before = len(state.notes)
+        tree = self.lookup.propose(state, budget)
+        if self.matched >= self.match:
+            return tree
+        del state.notes[before:]
+        return DraftTree()
+
+
 class BudgetLimited(MultiDrafter):
     """Drafter that runs another drafter with the round's budget limited to ``limits``; see
     ``limit_budget``."""

@@ -10,16 +10,20 @@ from ...core.claim import Claim
 
 LOOKUPS = ("prompt lookup", "suffixes", "n-gram pool")
 MODELS = ("draft model", "Medusa", "EAGLE", "EAGLE-3")
+NONE = "none"
+LONGEST = 3  # tokens of prompt lookup's n-grams, unless longer matches are asked for
 WIDTH = 2  # children of a node of an EAGLE tree
 NODES = 6  # of it
 GAIN = 0.2  # expected accepted tokens for which another level of it is grown
 
 
-def drafter_of(kit: Any, name: str, key: int, gamma: int, least: float, caution: float) -> Drafter:
+def drafter_of(
+    kit: Any, name: str, key: int, gamma: int, least: float, caution: float, match: int = 0
+) -> Drafter:
     """Return one of LOOKUPS or MODELS as a drafter. key: tokens of a key of the n-gram pool; gamma, least:
     length of a model's draft, and the probability below which the draft model stops; caution: of a lookup's
-    cost gate."""
-    from ...drafters.combined.fusion import BudgetLimited
+    cost gate; match: fewest tokens of context that its drafts continue."""
+    from ...drafters.combined.fusion import BudgetLimited, LongMatches
     from ...drafters.heads.features import FeatureDrafter
     from ...drafters.heads.last_state import MedusaTree
     from ...drafters.heads.shapes import shape_for_heads
@@ -44,10 +48,15 @@ def drafter_of(kit: Any, name: str, key: int, gamma: int, least: float, caution:
         head = FeatureDrafter(kit.head(kind), lambda model: ConfidentTree(model, WIDTH, GAIN))
         return BudgetLimited(head, Budget(gamma, WIDTH, NODES))
 
-    made = {
-        "prompt lookup": lambda: with_cost_gate(PromptLookup(3, False), caution),
-        "suffixes": lambda: with_cost_gate(suffixes(), caution),
-        "n-gram pool": lambda: with_cost_gate(NgramPool(memory_of(kit), key, 1), caution),
+    lookups = {
+        "prompt lookup": lambda: PromptLookup(max(LONGEST, match), False),
+        "suffixes": suffixes,
+        "n-gram pool": lambda: NgramPool(memory_of(kit), key, 1),
+    }
+    if name in lookups:
+        lookup = lookups[name]()
+        return with_cost_gate(LongMatches(lookup, match) if match else lookup, caution)
+    models = {
         "draft model": lambda: BudgetLimited(
             DraftChain(kit.open("draft")), Budget(gamma, stop=StopBelowProbability(least))
         ),
@@ -55,47 +64,72 @@ def drafter_of(kit: Any, name: str, key: int, gamma: int, least: float, caution:
         "EAGLE": lambda: eagle("eagle"),
         "EAGLE-3": lambda: eagle("eagle3"),
     }
-    return made[name]()
+    return models[name]()
 
 
 def build(
-    kit, first: str, then: str, enough: int, key: int, copied: int, gamma: int, least: float, caution: float
+    kit,
+    first: str,
+    then: str,
+    last: str,
+    match: int,
+    enough: int,
+    key: int,
+    copied: int,
+    gamma: int,
+    least: float,
+    caution: float,
 ) -> Parts:
     from ...drafters.combined.fusion import FirstSufficientDraft
     from ...policies import Fixed
     from ...verifiers import TokenRejection
 
-    names = dict.fromkeys((first, then))  # the same one twice is asked once
-    drafters = [drafter_of(kit, name, key, gamma, least, caution) for name in names]
+    names = [name for name in dict.fromkeys((first, then, last)) if name != NONE]  # each is asked once
+    drafters = [
+        # a short match of the last one keeps nobody else from drafting
+        drafter_of(kit, name, key, gamma, least, caution, match if name != names[-1] else 0)
+        for name in names
+    ]
     budget = Fixed(max(copied, gamma), 10, 64)
     return Parts(FirstSufficientDraft(*drafters, enough=enough), budget, TokenRejection())
+
+
+def _needs(before: int) -> tuple[tuple[int, str], ...]:
+    """Return what the choices of MODELS need, after so many choices that need nothing."""
+    of = {
+        "draft model": ("draft",),
+        "Medusa": ("head:medusa", "tap:final", "head", "tree"),
+        "EAGLE": ("head:eagle", "embed"),
+        "EAGLE-3": ("head:eagle3", "tap:layer"),
+    }
+    return tuple((before + 1 + MODELS.index(name), need) for name, needs in of.items() for need in needs)
 
 
 METHOD = Method(
     key="chain_of_drafters",
     title="Chain of drafters",
     paper="llama.cpp, issue 22546 and option --spec-type",
-    summary="Asks a drafter that costs nothing, and a second one of your choice wherever the first finds nothing.",
+    summary="Asks a drafter that costs nothing, and a second and a third one of your choice wherever those before find nothing.",
     knobs=(
         Knob("first", "suffixes", choices=LOOKUPS, help="asked in every round"),
         Knob(
             "then",
             "n-gram pool",
             choices=(*LOOKUPS[::-1], *MODELS),
-            help="asked where the first drafts too little",
-            needs=(
-                (4, "draft"),
-                (5, "head:medusa"),
-                (5, "tap:final"),
-                (5, "head"),
-                (5, "tree"),
-                (6, "head:eagle"),
-                (6, "embed"),
-                (7, "head:eagle3"),
-                (7, "tap:layer"),
-            ),
+            help="asked where the first one drafts too little",
+            needs=_needs(len(LOOKUPS)),
         ),
-        Knob("enough", 1, 1, 8, "shorter drafts of the first leave the round to the second"),
+        Knob(
+            "last",
+            NONE,
+            choices=(NONE, *LOOKUPS[::-1], *MODELS),
+            help="asked where the first two draft too little",
+            needs=_needs(1 + len(LOOKUPS)),
+        ),
+        Knob(
+            "match", 1, 1, 32, "a lookup that continues fewer equal tokens leaves the round to the next one"
+        ),
+        Knob("enough", 1, 1, 8, "shorter drafts leave the round to the next one"),
         Knob("key", 6, 1, 32, "tokens of a key of the n-gram pool"),
         Knob("copied", 32, 1, 64, "most tokens copied a round"),
         Knob("gamma", 4, 1, 8, "most tokens that a model or a head drafts a round, one after another"),
@@ -109,10 +143,10 @@ METHOD = Method(
             by_time=True,
         ),
     ),
-    look="Which drafter answered, round by round: arcs for copies, probabilities or a tree where the second one was asked.",
+    look="Which drafter answered, round by round: arcs for copies, probabilities or a tree where a later one was asked.",
     wins="Answers that mix quotations with new words. Each part may be weak where the other is strong.",
     loses="A wrong copy keeps the better drafter from being asked; on fresh text the chain is its second drafter alone.",
-    differs="llama.cpp takes any list; here two drafters, a lookup first. The cost gate of the lookups is ours.",
+    differs="llama.cpp takes any list; here two or three drafters, a lookup first. The cost gate of the lookups is ours.",
     relative="copy_or_draft",
     published={"caution": 0.0},
     aliases=("--spec-type", "spec-type list", "combined drafters", "ngram-mod + draft"),
