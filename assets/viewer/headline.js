@@ -200,6 +200,7 @@
       setText(this.pays, "When does it not pay?");
       this.pays.hidden = !globalThis.SpecVizPage?.lesson; /* a board alone has no lessons */
       notice.facts.before(this.pays);
+      this.dial = new SV.dial.Dial(board, notice.facts);
       this.more = el("button", { class: "pays more", hidden: true, on: { click: () => this.writeOn() } });
       this.pays.after(this.more);
       this.aboutTitle = el("b");
@@ -214,7 +215,7 @@
       this.about = el("p", { class: "about", hidden: true }, this.aboutTitle, " ", this.aboutText, " ", this.aboutMore);
       this.large = el("button", { class: "pays large", hidden: true, on: { click: () => this.openLarge() } });
       this.more.after(this.large);
-      this.root = el("div", { class: "hero" }, this.text, this.about, notice.root);
+      this.root = el("div", { class: "hero" }, this.text, this.about, notice.root, this.dial.root);
     }
     /* v: {focus, base, race, empty, runs}; in a race the verdict stands here, which the ledger writes. */
     paint({ focus, base, race, empty, runs }) {
@@ -229,6 +230,7 @@
       this.describe(empty ? null : this.board.header(), cost.why);
       setText(this.price, cost.pays);
       setText(this.busy, empty ? "" : SV.timing.busyWords(this.board.list()));
+      this.dial.paint(empty ? null : focus);
       this.offerMore(empty ? null : focus);
       this.offerLarge(empty ? null : this.board.header());
       this.tick.style.display = summary && summary.sure ? "" : "none";

@@ -252,6 +252,10 @@
     "headline.median": " in the median of {runs} runs",
     "opening.more": "The whole story",
     "headline.pays": "{each} tokens a round; it pays from {even} here.",
+    "dial.ask": "What if my drafter had 0.8?",
+    "dial.label": "Acceptance of a draft token",
+    "dial.says": "{acceptance} accepted, {length} a draft: {tokens} tokens a pass.",
+    "dial.go": "Run it",
     "headline.reason":
       "A pass over guesses costs as much as {times} plain ones, and guessing takes {share} % of the time.",
     "cut.gone": "The server does not answer. What was written is kept.",

@@ -23,6 +23,7 @@ FILES = [VIEWER / f"{name}.js" for name in scripts()] + [
         "cases.js",
         "cases_frames.js",
         "cases_race.js",
+        "cases_dial.js",
         "cases_why.js",
         "cases_grammar.js",
         "cases_speed.js",
