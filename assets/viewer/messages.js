@@ -252,6 +252,17 @@
     "headline.median": " in the median of {runs} runs",
     "opening.more": "The whole story",
     "headline.pays": "{each} tokens a round; it pays from {even} here.",
+    "exchange.on":
+      "So far, over {places}: a draft token is accepted with probability {accepted} ({exact} by the exact rule), and the text\u2019s " +
+      "distribution is {strays} from the target\u2019s. No rule accepts more at this distance.",
+    "exchange.below":
+      "So far, over {places}: a draft token is accepted with probability {accepted} ({exact} by the exact rule), and the text\u2019s " +
+      "distribution is {strays} from the target\u2019s. A mixture of both would accept {best} at this distance.",
+    "exchange.name": "Acceptance over the distance of the text from the target",
+    "exchange.axis": "distance of the text from the target (total variation)",
+    "exchange.exact": "exact rule",
+    "exchange.all": "accepts everything",
+    "exchange.here": "this rule",
     "dial.ask": "What if my drafter had 0.8?",
     "dial.label": "Acceptance of a draft token",
     "dial.says": "{acceptance} accepted, {length} a draft: {tokens} tokens a pass.",

@@ -434,6 +434,13 @@ NOTES: dict[str, Note] = {
         nats=("deviation at each", [0.01, 0.2]),
         threshold_=("limit of the rule, if it has one", 0.09),
     ),
+    "exchange": _note(
+        "exchange",
+        "What a lossy rule accepts and how far its text strays, at each tested token.",
+        accepted=("probability that a draft token is accepted", [0.93, 0.86]),
+        strays=("total variation between the text's distribution and the target's", [0.03, 0.06]),
+        apart=("total variation between the draft's distribution and the target's", [0.1, 0.2]),
+    ),
     "relaxed": _note(
         "relaxed",
         "Neighbours in the codebook whose probability a drafted token borrowed (LANTERN).",

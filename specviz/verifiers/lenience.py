@@ -22,14 +22,17 @@ class RelaxedRejection(TokenRejection):
 
     rule: name of the rule in decisions. The note "drift": nats of KL(target distribution, output
     distribution) at each position where a token was tested; at temperature 0 the log-probability of the
-    argmax minus that of the accepted token.
+    argmax minus that of the accepted token. The note "exchange", above temperature 0: what the rule gains and
+    what it costs at each of these positions.
     """
 
     rule = ""
     _drift: list[float] = []
+    _exchange: list[list[float]] = []  # [accepted, strays, apart] of each tested position
 
     def verify(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         self._drift = []
+        self._exchange = []
         verdict = (
             self._greedy(tree, scores, state)
             if state.sampling.greedy
@@ -37,6 +40,9 @@ class RelaxedRejection(TokenRejection):
         )
         if self._drift:
             state.note("drift", nats=self._drift)
+        if self._exchange:
+            accepted, strays, apart = (list(each) for each in zip(*self._exchange))
+            state.note("exchange", accepted=accepted, strays=strays, apart=apart)
         return verdict
 
     def acceptance(self, p: Tensor, q: Tensor) -> Tensor:
@@ -56,13 +62,21 @@ class RelaxedRejection(TokenRejection):
         rest = (p - q).clamp_(min=0)
         mass = float(rest.sum())
         rest = rest / mass if mass > 0 else p
-        passed = q * accept
-        self._drift.append(kl_divergence(p, passed + (1 - passed.sum()).clamp_(min=0) * rest))
+        with state.clock.paused():  # only shown
+            self._record(p, q, q * accept, rest)
         ok, u = state.rng.flip("verify", float(accept[x]))
         verdict = "accepted" if ok else "rejected"
         return Decision(
             child, self.rule, float(p[x]), float(q[x]), float(accept[x]), u, verdict, p, None if ok else rest
         )
+
+    def _record(self, p: Tensor, q: Tensor, passed: Tensor, rest: Tensor) -> None:
+        """Keep the drift and the exchange of a tested position. passed: probability that each token is
+        drafted and accepted; rest: distribution after a rejection; all [vocab]."""
+        output = passed + (1 - passed.sum()).clamp_(min=0) * rest
+        self._drift.append(kl_divergence(p, output))
+        figures = (passed.sum(), (output - p).abs().sum() / 2, (p - q).abs().sum() / 2)
+        self._exchange.append(torch.stack(figures).tolist())
 
     def _greedy(self, tree: DraftTree, scores: Scores, state: State) -> Verdict:
         def decide(child: int, belief: Tensor, best: int) -> Decision:

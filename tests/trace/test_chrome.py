@@ -89,3 +89,32 @@ def test_the_command_writes_them_and_does_not_call_them_a_page(tmp_path, capsys)
     assert commands.main(["replay", str(RECORDED[0]), "--chrome", str(out)]) == 0
     assert "replay.chrome" in codes(capsys.readouterr().out.strip(), TEXTS)
     assert json.loads(out.read_text()) == chrome_trace(Trace.load(RECORDED[0]))
+
+
+REQUIRED = {  # fields of each kind of event in the format's definition; ts and dur are microseconds
+    "X": {"name", "ph", "ts", "dur", "pid", "tid"},
+    "C": {"name", "ph", "ts", "pid", "args"},
+    "M": {"name", "ph", "pid", "args"},
+}
+METADATA = {"process_name": "name", "thread_name": "name", "thread_sort_index": "sort_index"}
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.partition(".")[0])
+def test_events_have_what_the_format_asks_of_their_kind(path):
+    """What a reader of the format rejects or drops: other kinds, missing fields, ids that are no 32-bit
+    numbers, times before 0, counters of texts, metadata without its argument, threads without a name."""
+    found = chrome_trace(Trace.load(path))
+    assert set(found) == {"traceEvents", "displayTimeUnit"} and found["displayTimeUnit"] in ("ms", "ns")
+    named = set()
+    for event in found["traceEvents"]:
+        assert REQUIRED[event["ph"]] <= event.keys() and isinstance(event["name"], str) and event["name"]
+        for number in (event["pid"], event["tid"]):
+            assert type(number) is int and 0 <= number < 2**31
+        for time in (event.get("ts", 0.0), event.get("dur", 0.0)):
+            assert isinstance(time, float | int) and 0 <= time < 1e15
+        if event["ph"] == "C":
+            assert all(type(value) in (int, float) for value in event["args"].values())
+        if event["ph"] == "M":
+            assert METADATA[event["name"]] in event["args"]
+            named |= {event["tid"]} if event["name"] == "thread_name" else set()
+    assert {event["tid"] for event in slices(found)} <= named

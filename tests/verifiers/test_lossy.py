@@ -33,7 +33,8 @@ def test_lenience_follows_its_closed_form(lenience):
     assert first == pytest.approx(float((Q * a).sum()))
     state = State([0], ONE, RandomStreams(1))
     Lenient(lenience).verify(DraftTree.chain([1], Q[None]), Scores(P.log().repeat(2, 1)), state)
-    assert state.notes == [("drift", {"nats": [pytest.approx(kl_divergence(P, want))]})]
+    assert state.notes[0] == ("drift", {"nats": [pytest.approx(kl_divergence(P, want))]})
+    assert dict(state.notes)["exchange"]["strays"] == [pytest.approx(0.5 * float((want - P).abs().sum()))]
     assert (kl_divergence(P, want) < 1e-12) == (lenience == 1.0)
 
 
@@ -148,7 +149,11 @@ def test_a_mixture_writes_the_mixture_and_accepts_one_minus_w_times_the_distance
     )
     state = State([0], ONE, RandomStreams(1))
     Mixture(weight).verify(DraftTree.chain([1], Q[None]), Scores(P.log().repeat(2, 1)), state)
-    assert state.notes == [("drift", {"nats": [pytest.approx(kl_divergence(P, want), abs=1e-12)]})]
+    line = {"accepted": 1 - weight * apart, "strays": (1 - weight) * apart, "apart": apart}
+    assert state.notes == [
+        ("drift", {"nats": [pytest.approx(kl_divergence(P, want), abs=1e-12)]}),
+        ("exchange", {name: [pytest.approx(value, abs=1e-12)] for name, value in line.items()}),
+    ]
 
 
 def test_no_lossy_rule_accepts_more_than_the_mixture_at_its_distance():

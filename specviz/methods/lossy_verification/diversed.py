@@ -27,7 +27,7 @@ METHOD = Method(
     ),
     needs=frozenset({"draft"}),
     look="The drift at every token. With weight w a draft token is accepted with probability 1 - w TV(p, q), and the text is (1 - w) "
-    "TV(p, q) from the target's: move the weight and watch both.",
+    "TV(p, q) from the target's. Speed for fidelity draws that line: move the weight and watch both.",
     wins="As the yardstick of lossy rules: at its distance from the target no rule accepts more.",
     loses="The draft's share is the same everywhere, also where the draft is wrong about a fact.",
     differs="The static weight of the paper; its learned weight per context is left out. At temperature 0 a token is accepted if it is "
