@@ -110,6 +110,8 @@ def test_each_choice_asks_for_what_it_drafts_with():
     for name in ("then", "last"):
         needing = {knobs[name].value_at(place) for place, _ in knobs[name].needs}
         assert needing == {"draft model", "Medusa", "EAGLE", "EAGLE-3"}
-        by = {knobs[name].value_at(place): need for place, need in knobs[name].needs if need.startswith("head:")}
+        by = {
+            knobs[name].value_at(place): need for place, need in knobs[name].needs if need.startswith("head:")
+        }
         assert by == {"Medusa": "head:medusa", "EAGLE": "head:eagle", "EAGLE-3": "head:eagle3"}
     assert knobs["last"].default == "none"
