@@ -253,11 +253,11 @@
     "opening.more": "The whole story",
     "headline.pays": "{each} tokens a round; it pays from {even} here.",
     "exchange.on":
-      "So far, over {places}: a draft token is accepted with probability {accepted} ({exact} by the exact rule), and the text\u2019s " +
-      "distribution is {strays} from the target\u2019s. No rule accepts more at this distance.",
+      "So far, over {places}: a draft token is accepted with probability {accepted} ({exact} by the exact rule), and the " +
+      "text\u2019s distribution is {strays} from the target\u2019s. No rule accepts more at this distance.",
     "exchange.below":
-      "So far, over {places}: a draft token is accepted with probability {accepted} ({exact} by the exact rule), and the text\u2019s " +
-      "distribution is {strays} from the target\u2019s. A mixture of both would accept {best} at this distance.",
+      "So far, over {places}: a draft token is accepted with probability {accepted} ({exact} by the exact rule), and the " +
+      "text\u2019s distribution is {strays} from the target\u2019s. A mixture of both would accept {best} at this distance.",
     "exchange.name": "Acceptance over the distance of the text from the target",
     "exchange.axis": "distance of the text from the target (total variation)",
     "exchange.exact": "exact rule",

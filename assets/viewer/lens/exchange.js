@@ -38,7 +38,7 @@
       ),
     );
     const w = Math.min(c.width, 520),
-      low = Math.max(0, 1 - 1.5 * m.apart),
+      low = Math.floor(10 * Math.max(0, 1 - 1.5 * m.apart)) / 10,
       X = (x) => LEFT + (m.apart > 0 ? x / m.apart : 0) * (w - LEFT - RIGHT),
       Y = (y) => 12 + ((1 - y) / Math.max(1e-9, 1 - low)) * (HEIGHT - BOTTOM - 12),
       S = frame(w, HEIGHT, SV.messages.say("exchange.name")),
