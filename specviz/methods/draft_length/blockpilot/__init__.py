@@ -55,6 +55,7 @@ METHOD = Method(
             figure="5.92 accepted tokens, 4.20 times plain decoding",
             place="the authors' code for 2606.31315, Qwen3-4B",
             tokens=40,
+            why="it chooses one token for every prompt here, AdaEAGLE more where EAGLE's head is sure",
         ),
     ),
     build=build,
