@@ -123,7 +123,7 @@
     try {
       const got = await ctx.ask(name, payload || {}, onUpdate, signal);
       if (got === null || got === undefined)
-        throw new Error("The time for one question was over before anything was measured.");
+        throw new Error("No answer came; the time for one question may be over.");
       if (typeof got === "object" && typeof got.error === "string") throw new Error(got.error);
       tell.set("");
       return got;

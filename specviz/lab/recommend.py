@@ -334,7 +334,8 @@ def _verdict(
     unsure: bool,
 ) -> dict[str, Any]:
     """Return {pays, reasons}: whether speculation pays here, by the measured rates if there are any, else by
-    the published figures and the sizes. large: the model's draft is too large; unsure: whether a method ``_may_pay``."""
+    the published figures and the sizes. large: the model's draft is too large; unsure: whether a method
+    ``_may_pay``."""
     if measured is not None:
         pays = _rates_pay(measured)
         if pays and measured["doubtful"]:
@@ -358,8 +359,8 @@ def _verdict(
 
 
 def _may_pay(methods: list[str], chosen: dict[str, Any], model: ServerModel | None) -> set[str]:
-    """Return those of ``methods`` that have a figure above plain decoding, of as many experts, for more users than these, or
-    for this very model and an unknown number of users: that none is for these users says nothing then."""
+    """Return those of ``methods`` that have a figure above plain decoding, of as many experts, for more users than
+    these, or for this very model and an unknown number of users: that none is for these users says nothing then."""
     found = set()
     for figure in (*_table()["figures"], *_measured()):
         if figure["method"] not in methods or figure["speedup"] <= CLEAR:

@@ -33,7 +33,8 @@ def sweep(
     payload {method, knob, values, prompt, max_new_tokens, temperature?, seed?} -> {method, knob, turns,
     passes, replaced, plain_tokens_per_second, rows: [{value, tokens_per_second, low, high, block_efficiency,
     plain_tokens_per_second, walltime_speedup, speedup_low, speedup_high, named}]}, yielded after each turn.
-    low, high: slowest and fastest turn, None of a single one; the speed-up, its interval and ``replaced``: as in trace/speed.py.
+    low, high: slowest and fastest turn, None of a single one; the speed-up, its interval and ``replaced``: as in
+    trace/speed.py.
     """
     method = method_of(payload)
     probs = sampling_of(payload, 0.0)

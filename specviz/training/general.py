@@ -19,7 +19,6 @@ from typing import Any
 from .. import ROOT, zoo
 from ..core import Sampling
 from ..evidence.benchmark import CatalogueRunner
-from ..methods import catalogue
 from ..run.session import Session
 from ..trace.answer_places import lengths_by_place
 from ..trace.metrics import Totals
@@ -27,7 +26,7 @@ from .drafters import methods_to_measure, use_work_models
 from .files import write_json, write_text
 from .job import Job, TrainingError
 
-FIGURES = ROOT / "docs" / "trained_{}.json"  # by suite, the name of a file of prompts
+FIGURES = ROOT / "docs" / "trained_{}.json"  # by suite
 SUITES = {  # of the page: title, and what the prompts are
     "general": ("On prompts as visitors type them", "held-out prompts of the kinds that people type"),
     "mt_bench": ("On MT-bench", "first turns of MT-bench (2306.05685)"),
@@ -48,17 +47,15 @@ def run(job: Job) -> Path:
     before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     same = all(before.get(name) == value for name, value in facts.items())
     found: dict[str, dict[str, Any]] = before["methods"] if same else {}
-    methods = hparams["methods"]
-    if methods == "trained":
-        methods = {method.key: {} for method in methods_to_measure({"with_draft": ()})}
-    chosen = {key: knobs for key, knobs in methods.items() if key in (job.report_kinds or (key,))}
     with use_work_models(job):
         loaded = zoo.load(job.target, device=job.device)
-        lacking = {key for key in chosen if loaded.unsupported_reason(catalogue()[key])}
+        methods = hparams["methods"]
+        if methods == "trained":  # all that this target has weights for
+            trained = methods_to_measure({"with_draft": ()})
+            methods = {method.key: {} for method in trained if not loaded.unsupported_reason(method)}
+        chosen = {key: knobs for key, knobs in methods.items() if key in (job.report_kinds or (key,))}
         for temperature in hparams["temperatures"]:
             for key, knobs in chosen.items():
-                if key in lacking:
-                    continue
                 session = Session(loaded, key, knobs, Sampling(temperature), deterministic=True)
                 runs = [
                     (
