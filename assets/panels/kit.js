@@ -122,8 +122,7 @@
     };
     try {
       const got = await ctx.ask(name, payload || {}, onUpdate, signal);
-      if (got === null || got === undefined)
-        throw new Error("No answer came; the time for one question may be over.");
+      if (got === null || got === undefined) throw new Error("No answer came; the time for one question may be over.");
       if (typeof got === "object" && typeof got.error === "string") throw new Error(got.error);
       tell.set("");
       return got;
