@@ -53,6 +53,13 @@ class Clock:
             self._start += self._source() - self._paused_at
             self._paused_at = None
 
+    def beside(self) -> Clock:
+        """Return a clock of the calling thread that goes on from this one's time. Read on another thread,
+        this clock jumps back by its own thread's waiting, and a pause there stops it for both."""
+        clock = Clock(self._given)
+        clock._start -= self.now()
+        return clock
+
     @contextmanager
     def paused(self) -> Generator[None]:
         """Stop counting within a block: for work that only the page shows. A clock that is paused already

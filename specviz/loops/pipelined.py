@@ -100,9 +100,9 @@ class Pipelined:
     def _both(self, parts: Parts, target: Target, ahead: State, budget, read: DraftTree):
         """Return the chain drafted ahead and the scores of the pending tokens; ``spans`` holds the begin
         and end of both."""
-        now, spans = ahead.clock.now, {}
+        clock, spans = ahead.clock, {}
 
-        def timed(name, work):
+        def timed(name, now, work):
             began = now()
             try:
                 return work()
@@ -110,15 +110,22 @@ class Pipelined:
                 spans[name] = began, now()
 
         def draft():
+            if self.draft_thread:
+                ahead.clock = clock.beside()
             return timed(
-                "draft", lambda: parts.drafter.propose(ahead, budget) if budget.gamma > 0 else DraftTree()
+                "draft",
+                ahead.clock.now,
+                lambda: parts.drafter.propose(ahead, budget) if budget.gamma > 0 else DraftTree(),
             )
 
         def score():
-            return timed("verify", lambda: target.score(read))
+            return timed("verify", clock.now, lambda: target.score(read))
 
         fresh, scores = self.draft_thread.run_both(draft, score) if self.draft_thread else (draft(), score())
-        self.spans = spans["draft"], spans["verify"]
+        # this thread's clock leaves out its own waiting, so that of the draft may be ahead of it
+        latest = clock.now()
+        began, ended = spans["draft"]
+        self.spans = (min(began, latest), min(ended, latest)), spans["verify"]
         return fresh, scores
 
     def _note(self, state: State, waiting: int, written: int) -> None:

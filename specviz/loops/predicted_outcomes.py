@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
-from ..core import Budget, DraftTree, Outcome, Parts, Scores, State, Target
+from ..core import Budget, Clock, DraftTree, Outcome, Parts, Scores, State, Target
 from ..core.round import Proposal, clip, conclude, within
 from ..trace.events import Event, round_events
 from .draft_thread import DraftThread
@@ -96,7 +96,8 @@ class PredictedOutcomes:
                 seconds[0] = now() - began
 
         def draft() -> dict[tuple[int, ...], DraftTree]:
-            return self.prepare(parts.drafter, state, budget, tree)
+            clock = state.clock.beside() if self.draft_thread else state.clock
+            return self.prepare(parts.drafter, state, budget, tree, clock)
 
         if self.draft_thread:
             self.prepared, scores = self.draft_thread.run_both(draft, score)
@@ -105,15 +106,16 @@ class PredictedOutcomes:
         return scores, seconds[0]
 
     def prepare(
-        self, drafter: Any, state: State, budget: Budget, tree: DraftTree
+        self, drafter: Any, state: State, budget: Budget, tree: DraftTree, clock: Clock
     ) -> dict[tuple[int, ...], DraftTree]:
         """Draft chains for the most probable outcomes of a draft ``tree``. Return {output tokens at the end
-        of that outcome: chain}."""
+        of that outcome: chain}. clock: of the thread that drafts."""
         chains: dict[tuple[int, ...], DraftTree] = {}
         if not self.outcomes or budget.gamma < 1:
             return chains
         for tokens in likely_outcomes(drafter.model, state, tree, self.outcomes):
             ahead = state.fork(tokens, limit=state.limit)
+            ahead.clock = clock
             if ahead.left < 2 or any(token in state.stop for token in tokens):
                 continue
             length = min(budget.gamma, ahead.left - 1)

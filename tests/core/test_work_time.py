@@ -80,6 +80,31 @@ def test_another_thread_reads_the_clock_of_the_one_that_began_it(thread):
     assert seen == [pytest.approx(1.0)] and clock.now() == seen[0]
 
 
+def test_work_beside_is_timed_by_its_own_thread(thread, monkeypatch):
+    mine, now = thread
+    clock = Clock()
+    now[0] += 1.0
+    seen: list[float] = []
+
+    def work() -> None:
+        its = Statistics([0])
+        monkeypatch.setattr(work_time._threads, "mine", its, raising=False)
+        beside = clock.beside()
+        seen.append(beside.now())
+        mine.readings[:] = [700_000_000]  # the other thread has waited: what this one reads stays
+        seen.append(beside.now())
+        its.readings[:] = [250_000_000]
+        now[0] += 1.0
+        seen.append(beside.now())
+        beside.pause()
+
+    other = threading.Thread(target=work)
+    other.start()
+    other.join()
+    assert seen == [pytest.approx(1.0), pytest.approx(1.0), pytest.approx(1.75)]
+    assert clock.now() == pytest.approx(1.3), "its pause does not stop this one"
+
+
 def test_the_statistics_of_a_thread_are_its_own_and_closed_with_it():
     if not Path(work_time._STATISTICS).exists():
         pytest.skip("this system does not count a thread's waiting")

@@ -4,6 +4,7 @@ away."""
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 import torch
@@ -13,11 +14,13 @@ from specviz.drafters.model.chain import DraftChain
 from specviz.loops import Pipelined
 from specviz.loops.draft_thread import DraftThread
 from specviz.loops.pipelined import concatenate_chains
+from specviz.loops.predicted_outcomes import PredictedOutcomes
 from specviz.policies import Fixed
 from specviz.targets.fast import FastModel
 from specviz.targets.hf import HFModel
 from specviz.trace.events import Committed, Decided, Drafted, Verified
 from specviz.trace.metrics import Totals
+from specviz.verifiers import TokenRejection
 from specviz.verifiers.pearl import PearlVerification
 
 from ..exactness.enumeration import distance, joint, probs_of, probs_of_engine
@@ -223,7 +226,7 @@ def test_trees_are_not_for_this_verifier():
 # --- time --------------------------------------------------------------------------------------------------------------
 def test_both_are_at_work_at_the_same_time():
     """Neither the draft nor the verification of the first round can end before the other has begun; the
-    spans tell that."""
+    spans tell that. Both read one clock here: each thread's own leaves out other waits."""
     meet = threading.Barrier(2, timeout=30)
 
     class Meets(DraftChain):
@@ -247,12 +250,32 @@ def test_both_are_at_work_at_the_same_time():
     kit = toy(12, share=0.9, sharp=3.0)
     kit.target = MeetsToo(kit.net, 96)
     with cores(2):
-        state, events = run(pearl(kit, 3, Meets), kit, 6)
+        state, events = run(pearl(kit, 3, Meets), kit, 6, clock=Clock(time.perf_counter))
     draft, verify = (next(e for e in events if isinstance(e, kind)) for kind in (Drafted, Verified))
     assert max(draft.t0, verify.t0) <= min(draft.t1, verify.t1)
     note = notes(events, "timeline")[0]
     assert note["clock"] == "measured" and note["draft"] == [round(draft.t0, 7), round(draft.t1, 7)]
     assert state.tokens == greedy(kit.net.logits, PROMPT, 6)
+
+
+@pytest.mark.parametrize(
+    "loop, verifier", [(Pipelined, PearlVerification), (PredictedOutcomes, TokenRejection)]
+)
+def test_the_draft_thread_has_a_clock_of_its_own(loop, verifier):
+    """A pause for what is only shown would stop the clock of the target's pass, too."""
+    seen = []
+
+    class Asks(DraftChain):
+        def propose(self, state, budget):
+            seen.append((threading.current_thread() is threading.main_thread(), state.clock))
+            return super().propose(state, budget)
+
+    kit = toy(12, share=0.9, sharp=3.0)
+    parts = Parts(Asks(kit.open("draft")), Fixed(3), verifier(), loop())
+    with cores(2):
+        state, _ = run(parts, kit, 12)
+    assert {main for main, _ in seen} >= {False}
+    assert all((clock is state.clock) == main for main, clock in seen)
 
 
 def test_every_second_is_counted_once_whether_or_not_they_overlap():

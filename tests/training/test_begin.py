@@ -84,7 +84,29 @@ def test_a_run_begins_so_once_and_goes_on_from_its_checkpoint(job, tmp_path):
     assert torch.equal(again.fc.weight, moved)
 
 
-@pytest.mark.parametrize("recipe", ["eagle", "eagle3", "medusa", "hydra", "dflash", "peagle", "mtp"])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        "eagle",
+        "eagle3",
+        "medusa",
+        "hydra",
+        "dflash",
+        "peagle",
+        "mtp",
+        "clover",
+        "redrafter",
+        "mlp_speculator",
+        "fspad",
+        "jakiro",
+        "glide",
+        "kangaroo",
+        "falcon",
+        "dspark",
+        "hidden_transfer",
+        "gumiho",
+    ],
+)
 def test_a_head_that_goes_on_from_itself_begins_as_the_same_head(recipe, pair, tmp_path, monkeypatch):
     """What training changes for its own sake, such as a scale, is undone in exported weights and done again."""
     work = of_pair(pair, tmp_path)
