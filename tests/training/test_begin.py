@@ -105,6 +105,10 @@ def test_a_run_begins_so_once_and_goes_on_from_its_checkpoint(job, tmp_path):
         "dspark",
         "hidden_transfer",
         "gumiho",
+        "blockwise",
+        "chimera",
+        "ppd",
+        "specdiff",
     ],
 )
 def test_a_head_that_goes_on_from_itself_begins_as_the_same_head(recipe, pair, tmp_path, monkeypatch):
