@@ -4,6 +4,7 @@ it, the others here."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +25,12 @@ def folder(recipe: str) -> Path:
 
 def sections(recipe: str) -> dict[str, dict]:
     """Return the sections of a recipe's YAML file: {size: hyperparameters}."""
-    return yaml.safe_load((folder(recipe) / f"{recipe}.yaml").read_text(encoding="utf-8"))
+    return deepcopy(_parsed((folder(recipe) / f"{recipe}.yaml").read_text(encoding="utf-8")))
+
+
+@cache
+def _parsed(text: str) -> dict[str, dict]:
+    return yaml.safe_load(text)
 
 
 def module_of(recipe: str) -> ModuleType:

@@ -136,6 +136,7 @@ print(function(14), kernel_cache() is not None, sum(function.stats.cache_hits.va
 """
 
 
+@pytest.mark.thorough
 def test_two_processes_share_an_empty_cache_and_one_that_cannot_write_goes_without(tmp_path):
     (tmp_path / "kernel_of_two.py").write_text("def three_times(x):\n    return x * 3\n")
     (tmp_path / "file").write_text("")  # root may write in any folder, but not below a file

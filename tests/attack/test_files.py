@@ -100,6 +100,7 @@ def test_a_disc_that_is_full_leaves_the_old_file(trace, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["t.jsonl"] and path.read_text() == "old"
 
 
+@pytest.mark.thorough
 def test_a_place_that_cannot_be_written_is_reported_before_the_run(at_home, capsys, monkeypatch):
     monkeypatch.setattr("specviz.zoo.load", lambda *_: pytest.fail("models were loaded"))
     for place in ("/dev/full", "/no/such/place/t.jsonl", "/dev"):

@@ -324,6 +324,7 @@ def test_millions_of_lines_are_not_split_before_the_first_is_read(tmp_path):
         tracemalloc.stop()
 
 
+@pytest.mark.thorough
 def test_an_answer_that_is_not_taken_is_held_in_small_parts_and_its_connection_aborted(
     server, runs, monkeypatch
 ):

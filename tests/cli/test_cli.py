@@ -427,6 +427,7 @@ def test_verify_on_the_real_engine(command, monkeypatch):
     ] > 0
 
 
+@pytest.mark.thorough
 def test_verify_catches_a_broken_bonus_in_the_shared_verifier(command, monkeypatch):
     """The argmax instead of a draw: the first tokens of the default settings do not show it."""
     from specviz.evidence import certificate as certify
@@ -538,7 +539,13 @@ def test_every_command_and_option_says_what_it_does():
     assert all(sub.description for sub in commands.values())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(n, marks=pytest.mark.thorough) for n in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_from_outside_a_signal_ends_the_run_and_keeps_the_trace(at_home, tmp_path, number):
     path = tmp_path / "run.jsonl"
     done = outside(
@@ -570,7 +577,14 @@ def test_from_outside_a_signal_ends_the_run_and_keeps_the_trace(at_home, tmp_pat
     )
 
 
-@pytest.mark.parametrize("encoding, option", [("cp1252", "--raw"), ("ascii", "--json"), ("utf-8", "--json")])
+@pytest.mark.parametrize(
+    "encoding, option",
+    [
+        ("ascii", "--json"),
+        pytest.param("cp1252", "--raw", marks=pytest.mark.thorough),
+        pytest.param("utf-8", "--json", marks=pytest.mark.thorough),
+    ],
+)
 def test_from_outside_a_console_without_a_character_gets_an_escape(at_home, encoding, option):
     argv = ["run", "--method", "speculative", "--prompt", "the \u732b", "--max-new-tokens", 60, option]
     env = {**os.environ, "SPECVIZ_MODELS": str(at_home / "models.yaml"), "PYTHONIOENCODING": encoding}

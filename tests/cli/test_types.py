@@ -47,6 +47,7 @@ def check(folder: Path, text: str) -> list[tuple[int, str]]:
     return [(one["range"]["start"]["line"] + 1, one.get("rule", one["message"])) for one in errors]
 
 
+@pytest.mark.thorough
 def test_a_users_script_passes(tmp_path):
     assert check(tmp_path, SCRIPT.read_text(encoding="utf-8")) == []
 

@@ -52,6 +52,7 @@ def test_the_number_that_fits_leaves_torch_one_thread_beside_compiled_passes(mon
     assert torch.get_num_threads() == torchs
 
 
+@pytest.mark.thorough
 def test_a_model_of_compiled_passes_says_so():
     loaded = load()
     assert loaded.compiled and loaded.forward == "compiled"

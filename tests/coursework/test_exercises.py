@@ -124,6 +124,7 @@ def test_students_find_different_mistakes():
     assert len(planted) >= 4 and not any(key.startswith("positions") for key in planted)
 
 
+@pytest.mark.thorough
 def test_the_command_lists_starts_and_checks(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["labs", "list", "--json"]) == 0

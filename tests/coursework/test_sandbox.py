@@ -85,6 +85,7 @@ def f(x):
 """
 
 
+@pytest.mark.thorough
 @linux
 def test_a_submission_that_trains_may_use_an_optimiser():
     with Submission(Path("mine.py"), OPTIMISER, 60, trains=True) as submission:

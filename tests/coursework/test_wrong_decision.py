@@ -73,6 +73,7 @@ def test_a_wrong_draft_is_shown_with_its_text():
     assert Trace(found.records).header(0)["prompt"]["ids"] == list(report.checks[0].figures["text"])
 
 
+@pytest.mark.thorough
 def test_the_command_writes_the_page(tmp_path, capsys):
     file, page = tmp_path / "token_rejection.py", tmp_path / "wrong.html"
     file.write_text("STUDENT = 'ada'\n" + v.TOKEN.known[0].source)

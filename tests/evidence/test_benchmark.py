@@ -178,6 +178,7 @@ def test_on_a_real_pair_with_transformers_beside(at_home):
     json.dumps(report, allow_nan=False)
 
 
+@pytest.mark.thorough
 def test_sampling_with_transformers_beside(at_home):
     report = bench(
         load(),

@@ -87,6 +87,7 @@ def test_a_correct_method_is_rarely_suspected(seeds):
 COUNTS = {"tested": 1500, "ranked": 3500, "second": 600, "copied": 1200}  # the others need 200
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", APART)
 def test_each_mistake_is_found_as_often_as_the_power_says(kind):
     count = COUNTS.get(kind, 200)

@@ -38,6 +38,7 @@ KINDS = {  # name: (rows of a ledger, number of measurements that are read)
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_line_that_is_torn_anywhere_costs_itself_only(tmp_path, kind):
     rows, read = KINDS[kind]
@@ -78,6 +79,7 @@ while True:
 """
 
 
+@pytest.mark.thorough
 def test_two_writers_that_are_killed_lose_no_line_of_each_other(tmp_path):
     """Two processes with one ledger, each killed with signal 9 while it writes."""
     path = tmp_path / "ledger.jsonl"

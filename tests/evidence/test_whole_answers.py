@@ -131,6 +131,7 @@ def test_each_known_mistake_is_caught(name):
     assert answer["status"] == "fail" and answer["p"] < whole.CHANCE, answer["detail"]
 
 
+@pytest.mark.thorough
 def test_a_wrong_bonus_is_reported_by_its_own_tokens():
     answer = ask(WRONG["bonus: the best token"])
     assert (
@@ -180,6 +181,7 @@ def test_a_token_of_probability_zero_fails_by_itself():
     )
 
 
+@pytest.mark.thorough
 def test_knobs_reach_the_method_and_short_drafts_stay_in_range():
     with refuses(ValueError, "knob.unknown", "'width'"):
         whole.certify_answers(Loaded(), "speculative", PROMPTS, 10, {"width": 2})

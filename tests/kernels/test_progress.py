@@ -3,6 +3,8 @@ heard."""
 
 from __future__ import annotations
 
+import pytest
+
 from specviz.kernels.progress import CompileProgress
 
 
@@ -32,6 +34,7 @@ def test_a_function_that_numba_compiles_is_heard():
     assert progress.share() == 0.25
 
 
+@pytest.mark.thorough
 def test_loaded_kernels_leave_no_progress_behind():
     from specviz.kernels.progress import PROGRESS
     from specviz.zoo import load

@@ -87,12 +87,14 @@ def shares(knobs, rounds, sampling):
     return [sum(n > i for n in paths) / rounds for i in range(longest)], 1 + sum(paths) / rounds
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("temperature", [0.0, pytest.param(1.0, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "knobs, want, length",
     [
         ({"acceptance": 0.8, "gamma": 3}, [0.8, 0.64, 0.512], 2.952),
-        ({"by": "rates", "rates": RATES, "gamma": 9}, [0.8, 0.6, 0.3], 2.7),
+        pytest.param(
+            {"by": "rates", "rates": RATES, "gamma": 9}, [0.8, 0.6, 0.3], 2.7, marks=pytest.mark.thorough
+        ),
         ({"by": "mean length", "length": 2.5, "gamma": 3}, None, 2.5),
     ],
     ids=["dial", "rates", "mean length"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from specviz.trace.page import VIEWER, scripts
 from specviz.ui.board import panel_files
 from specviz.ui.theme import PANELS
@@ -28,5 +30,6 @@ def test_the_pure_parts_by_themselves(tmp_path: Path, request) -> None:
         test_the_same_cases_in_chromium(request.getfixturevalue("visit"))
 
 
+@pytest.mark.thorough
 def test_the_same_cases_in_chromium(visit) -> None:
     in_page(CASES, fixture(), visit)

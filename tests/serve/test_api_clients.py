@@ -175,6 +175,7 @@ def test_the_evaluation_harness_reads_log_probabilities_and_answers(url, tiny, c
     assert written == [answer.choices[0].text]
 
 
+@pytest.mark.thorough
 def test_llm_answers_streams_follows_a_schema_and_reports_an_unknown_model(url, plain, tmp_path):
     pytest.importorskip("llm")
     (tmp_path / "extra-openai-models.yaml").write_text(

@@ -624,6 +624,7 @@ def rest_of(one):
     return b"".join(parts)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("body", ["too large", "unfinished"])
 def test_the_body_of_a_request_for_a_stream_ends_it_quietly(server, monkeypatch, capfd, caplog, body):
     monkeypatch.setattr(http_guard, "BODY_SECONDS", 0.3)
@@ -757,6 +758,7 @@ def test_a_run_that_hangs_gives_its_place_back(reader_leaves):
 # The log
 
 
+@pytest.mark.thorough
 def test_the_log_keeps_a_bounded_line_of_whatever_is_sent(server, backend, monkeypatch, capfd, caplog):
     """Values of a wrong kind for every input of every event of the page: no traceback, no line longer than
     a sentence or two, although nobody reads the answers."""

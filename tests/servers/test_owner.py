@@ -108,6 +108,7 @@ def test_a_visitor_names_no_address(book, monkeypatch):
     assert "10.0.0.1" not in json.dumps([vars(card) for card in served_cards().values()], default=str)
 
 
+@pytest.mark.thorough
 def test_one_lane_from_the_command_line(book, tmp_path, capsys):
     book("  house: {engine: vllm, url: 'http://x'}\n")
     fake = Fake(answers())

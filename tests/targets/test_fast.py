@@ -51,7 +51,9 @@ def held(target):
     return [target.kv(layer) for layer in range(target.layers)]
 
 
-@pytest.mark.parametrize("kind", FAST)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.thorough] if i else []) for i, kind in enumerate(FAST)]
+)
 def test_200_random_rounds_equal_the_uncached_forward(folder, kind):
     path = checkpoint(folder, kind)
     reference = Reference(transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval())

@@ -44,7 +44,7 @@ def held(target):
 @pytest.mark.parametrize("attention", ["sdpa", pytest.param("eager", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=[pytest.mark.thorough] if i % 3 else []) for i, kind in enumerate(CONFIGS)],
+    [pytest.param(kind, marks=[pytest.mark.thorough] if i % 6 else []) for i, kind in enumerate(CONFIGS)],
 )
 def test_200_random_rounds_equal_the_uncached_forward(folder, kind, attention):
     model = HFModel(checkpoint(folder, kind), device="cpu", attn_implementation=attention)

@@ -41,7 +41,7 @@ def test_a_reload_keeps_the_choices_and_no_prompt(visit):
     )
 
 
-@pytest.mark.parametrize("leave", ["example", "new chat"])
+@pytest.mark.parametrize("leave", ["example", pytest.param("new chat", marks=pytest.mark.thorough)])
 def test_what_an_example_sets_ends_with_the_next_one_and_with_a_new_chat(visit, leave):
     page = visit()
     open_fields(page)
@@ -85,6 +85,7 @@ def test_the_top_row_presents_and_escape_ends_it(page):
     assert page.query_selector(".presenting, .pn-leave") is None
 
 
+@pytest.mark.thorough
 def test_settings_show_the_commands_for_ones_own_model_and_server(visit):
     page = visit(permissions=["clipboard-read", "clipboard-write"])
     page.click("#open-settings")
@@ -125,6 +126,7 @@ def test_at_twice_the_size_the_story_is_walked_by_keyboard_and_axe_finds_nothing
     assert page.evaluate(SCAN) == []
 
 
+@pytest.mark.thorough
 def test_a_run_whose_server_is_gone_is_cut_off_and_stays_over_a_reload(visit, backend):
     """The badge says so, no tick stands beside it, and Run makes the run again."""
     page = visit()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from specviz.evidence import doctor
 
 
+@pytest.mark.thorough
 def test_settings_measure_the_machine_when_asked_and_show_names_as_text(visit, server):
     page = visit()
     found = {

@@ -123,6 +123,7 @@ def test_three_lanes_stream_in_the_colours_of_the_trace(page, backend):
     assert int(page.get_attribute("#board .sv", "data-records")) == len(told)
 
 
+@pytest.mark.thorough
 def test_four_lanes_beside_plain_decoding_lose_no_event(page, backend):
     pick(page, "tree")
     page.click(".pg-more")
@@ -229,6 +230,7 @@ def test_the_first_press_of_run_runs_the_prompt_that_is_shown(page, backend):
     assert [r.prompt for r in backend.runs] == [shown]
 
 
+@pytest.mark.thorough
 def test_an_answer_cut_by_the_limit_can_be_written_on(page, backend):
     open_fields(page)
     page.fill("#length input", "8")
@@ -321,6 +323,7 @@ def test_new_chat_in_mid_run_forgets_that_run(page, backend):
     assert backend.runs[-1].turns == () and "a third question" in text(page) and page.is_hidden(".pg-chat")
 
 
+@pytest.mark.thorough
 def test_the_end_of_a_run_is_announced_and_neither_a_recording_s_nor_the_last_one_s(page, backend):
     said = "document.querySelector('#board .sv > span[aria-live=polite]').textContent"
     state(page, "done")
@@ -922,6 +925,7 @@ def test_on_a_phone_examples_stand_by_the_empty_prompt_and_lanes_go_on(visit):
     assert "gradient" in page.evaluate("getComputedStyle(document.querySelector('.pg-chips')).maskImage")
 
 
+@pytest.mark.thorough
 def test_on_a_phone_run_stands_still_when_the_prompt_is_left(visit):
     """A press takes the focus from the prompt before it ends: where Run moved then, the press was lost."""
     page = visit(width=390, height=844, has_touch=True)
@@ -986,7 +990,8 @@ def test_the_first_screen_says_what_the_run_comes_to(visit, size):
 
 
 @pytest.mark.parametrize(
-    "size", [(1440, 900), (390, 844), pytest.param((1920, 1080), marks=pytest.mark.thorough)]
+    "size",
+    [(1440, 900), *(pytest.param(s, marks=pytest.mark.thorough) for s in ((390, 844), (1920, 1080)))],
 )
 def test_the_dock_is_one_row_until_a_prompt_is_written(visit, size):
     """At rest nothing stands under the dock that a reader needs: a phone shows four lines of text, a wide

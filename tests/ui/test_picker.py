@@ -51,6 +51,7 @@ def test_what_pays_stands_in_the_order_of_its_measured_speed(visit, shelf):  # n
     shown(1)
 
 
+@pytest.mark.thorough
 def test_the_card_says_what_memory_a_method_takes_besides_the_large_model(visit, shelf):  # noqa: F811
     page = visit(url=shelf.url)
     page.click(".pg-more")
@@ -103,6 +104,7 @@ def test_what_engines_offer_is_found_by_the_methods_own_aliases():
     ) == [] == methods_named(cards(), [""])
 
 
+@pytest.mark.thorough
 def test_the_names_of_engines_and_models_lead_to_what_they_offer(visit, shelf):  # noqa: F811
     """And they stand in one file only: the recommendations'."""
     by = {row["key"]: row for row in rows(cards(), ())}
@@ -176,6 +178,7 @@ def test_a_preset_is_a_selection_that_can_be_undone_and_a_filter_is_none(visit, 
     page.wait_for_selector(".pg-shelf", state="hidden")
 
 
+@pytest.mark.thorough
 def test_a_preset_of_which_nothing_can_run_says_why_and_takes_nothing_away(visit, shelf, monkeypatch):  # noqa: F811
     heads = next(row for row in start_content(cards()).presets if row["name"] == "Heads")["methods"]
     monkeypatch.setattr(
@@ -254,6 +257,7 @@ LATE = """window.SpecVizPage = new Proxy({}, { set(own, name, value) {
     own[name] = name === 'start' ? (...given) => setTimeout(() => value(...given), 1500) : value; return true; } });"""
 
 
+@pytest.mark.thorough
 def test_a_test_gets_a_page_only_when_its_tabs_know_the_models(visit):
     """Gradio may mount the tabs long after the board."""
     page = visit(script=LATE)
@@ -317,6 +321,7 @@ def test_a_late_answer_about_other_models_is_not_shown(visit, server, backend, m
     assert page.evaluate("SpecVizPage.chosenModels()") == ""
 
 
+@pytest.mark.thorough
 def test_what_the_last_target_could_not_run_says_nothing_of_the_next(visit, server, backend, monkeypatch):
     """The answer about the default target comes while another one is asked for, with a method that only
     that one can run."""

@@ -56,6 +56,7 @@ def run(page, backend):
     return backend.runs[-1].generation
 
 
+@pytest.mark.thorough
 def test_a_picture_is_chosen_uploaded_hidden_and_sent(visit, picture_server):
     page, backend = visit(picture_server.url), picture_server.backend
     assert page.evaluate(SHOWN)["hidden"]

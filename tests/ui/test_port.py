@@ -1,5 +1,7 @@
 """A page that starts: on a port that is in use, and on a busy machine."""
 
+import pytest
+
 from specviz.ui import build_app, launch
 
 from ..attack.test_load import get
@@ -7,6 +9,7 @@ from .conftest import free_port
 from .fake import FakeBackend
 
 
+@pytest.mark.thorough
 def test_a_page_at_another_port_than_asked_is_announced(monkeypatch, caplog):
     one, port = build_app(FakeBackend()), free_port()
     other = build_app(FakeBackend())

@@ -100,6 +100,7 @@ def test_a_format_and_a_penalty_go_from_settings_to_the_run(page, backend):
     assert page.evaluate("(url) => SpecVizPage.readLink(new URL(url).hash).set.generation", link) == want
 
 
+@pytest.mark.thorough
 def test_fields_without_a_widget_are_typed_as_json_and_come_back_from_a_link(page, backend):
     typed = {"logit_bias": {"7": 5}, "bad_words": ["cat"]}
     page.click("#open-settings")

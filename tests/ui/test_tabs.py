@@ -36,6 +36,7 @@ def open_tab(page, name):
         page.wait_for_selector(f"#host-{name} .svp")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "width, scheme", [(1400, "light"), pytest.param(390, "dark", marks=pytest.mark.thorough)]
 )

@@ -369,6 +369,7 @@ def test_playback_reaches_the_end_and_rests_there(drive, settled) -> None:
     drive(use)
 
 
+@pytest.mark.thorough
 def test_a_jump_shows_words_that_were_still_to_appear(drive, settled) -> None:
     """While playing, committed words appear one after another; who jumps elsewhere sees all of them at
     once."""

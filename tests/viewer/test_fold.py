@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from specviz.trace.events import Committed, Decided, Drafted, Verified
 from specviz.trace.metrics import Totals, walltime_speedup
 from specviz.trace.page import VIEWER, scripts
@@ -120,5 +122,6 @@ def test_the_pure_parts_by_themselves(tmp_path: Path, request) -> None:
         in_page(FILES, fixture(), request.getfixturevalue("drive"))
 
 
+@pytest.mark.thorough
 def test_the_same_cases_in_chromium(drive) -> None:
     in_page(FILES, fixture(), drive)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import json
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -96,6 +97,7 @@ def spoilt(draw) -> str:
     )
 
 
+@pytest.mark.thorough
 def test_whatever_is_imported_is_refused_with_a_sentence_or_drawn(drive) -> None:
     def use(page):
         told = {"drawn": 0, "refused": 0}

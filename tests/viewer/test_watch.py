@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from specviz.trace.page import to_html
 
 from . import sample
@@ -196,6 +198,7 @@ def test_a_tree_of_150_nodes_is_readable_first_and_whole_on_demand(drive, settle
     drive(use)
 
 
+@pytest.mark.thorough
 def test_on_a_phone_the_inspector_follows_in_the_page(drive, settled) -> None:
     def use(page):
         page.evaluate(LOAD, json.dumps(sample.race(("plain", "tree"))))

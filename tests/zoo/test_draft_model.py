@@ -181,7 +181,7 @@ def test_an_overflow_is_reported_with_the_name_of_the_draft_and_drafting_stops(p
         assert done.totals["drafted"] <= 8 and len(done.token_ids) > 4, "one round at most has a draft"
 
 
-@pytest.mark.parametrize("how", ["narrow", "wide"])
+@pytest.mark.parametrize("how", ["narrow", pytest.param("wide", marks=pytest.mark.thorough)])
 def test_the_distribution_of_a_drafted_token_is_the_targets(pair, how):
     """In 400 answers of two tokens, whose first one is drafted: the share of the token on which draft and
     target differ most."""

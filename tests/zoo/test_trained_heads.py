@@ -287,6 +287,7 @@ def test_a_draft_for_the_draft_model(tmp_path, monkeypatch):
     zoo.forget()
 
 
+@pytest.mark.thorough
 def test_a_run_names_the_draft_that_its_method_drafts_with():
     """DistillSpec brings a draft model of its own: the trace does not name the target's."""
     loaded, methods = load(), catalogue()

@@ -437,6 +437,7 @@ def test_whatever_is_missing_there_is_a_sentence():
     assert unsupported_reason(plain, "gpt2", frozenset(), has_draft=False) is None
 
 
+@pytest.mark.thorough
 def test_from_outside_a_model_runs_where_what_libraries_will_remove_is_an_error(at_home):
     code = (
         "from specviz import Session, collect, load\n"

@@ -61,7 +61,9 @@ class RecordsPard(InformedMaskedDraft):
         self.model = model
 
 
-@pytest.mark.parametrize("kind, right", [(InformedMaskedDraft, True), (RecordsPard, False)])
+@pytest.mark.parametrize(
+    "kind, right", [(InformedMaskedDraft, True), pytest.param(RecordsPard, False, marks=pytest.mark.thorough)]
+)
 def test_the_recorded_distribution_must_be_the_one_with_states(kind, right):
     kit = toy(3, share=0.5, sharp=0.8)
     parts = Parts(kind(kit.head("pard"), kit.head("pard2")), Fixed(2), TokenRejection())
