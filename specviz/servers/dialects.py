@@ -2,15 +2,17 @@
 speculation.
 
 All engines stream OpenAI's chat completions. vLLM: token ids with each message, and at the end
-``metrics.speculative_decoding`` (if started with --per-request-spec-decode-metrics). SGLang: token ids, and
-at the end ``sglext.spec_tokens_details``. llama.cpp's llama-server: ``timings`` with ``draft_n`` and
-``draft_n_accepted`` in each message; mlx-vlm: the same, with ``draft_rounds`` and ``draft_kind``.
-TensorRT-LLM: ``speculative_decoding`` in the last choice. None of them reports the ids of rejected tokens.
+``metrics.speculative_decoding`` (if started with --per-request-spec-decode-metrics). SGLang: at the end
+``sglext.spec_tokens_details``; it refuses a stream with token ids. llama.cpp's llama-server: ``timings``
+with ``draft_n`` and ``draft_n_accepted`` in each message; mlx-vlm: the same in the last one, with
+``draft_rounds`` and ``draft_kind``. TensorRT-LLM: ``speculative_decoding`` in the last choice. None of them
+reports the ids of rejected tokens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from .messages import ImpossibleFigure
@@ -70,6 +72,7 @@ class OpenAI:
     counters: dict[str, str] = {}  # of the engine's /metrics page: its name -> this project's name
     gauges: dict[str, str] = {}
     per_step = False  # whether a message is what one pass wrote
+    prefill_writes = False  # whether the first token is written by no counted step, in every version
 
     def ask(self, sampling: Any) -> dict[str, Any]:
         """Return the engine's own request fields for these sampling settings."""
@@ -171,7 +174,8 @@ class SGLang(OpenAI):
     gauges = {"sglang:spec_accept_length": "accepted_length", "sglang:spec_accept_rate": "acceptance_rate"}
 
     def ask(self, sampling):
-        return super().ask(sampling) | {"return_token_ids": True, "return_spec_tokens_details": True}
+        # A stream with return_token_ids is refused (serving_chat.py; sgl-project/sglang #37365 is open).
+        return super().ask(sampling) | {"return_spec_tokens_details": True}
 
     def speculation(self, message, choice):
         ext = next(
@@ -202,7 +206,9 @@ class LlamaCpp(OpenAI):
 
     def ask(self, sampling):
         # The defaults of min_p and repeat_penalty of llama-server change the distribution.
-        return {"top_k": sampling.top_k, "min_p": 0.0, "repeat_penalty": 1.0, "timings_per_token": True}
+        neutral = {"top_k": sampling.top_k, "min_p": 0.0, "repeat_penalty": 1.0}
+        # Its seed has 32 bits, and the largest one stands for a random seed.
+        return neutral | {"seed": sampling.seed % (2**32 - 1), "timings_per_token": True}
 
     def speculation(self, message, choice):
         found = message.get("timings")
@@ -223,11 +229,13 @@ class LlamaCpp(OpenAI):
 
 
 class MLXVLM(LlamaCpp):
-    """The dialect of mlx-vlm's server: llama.cpp's ``timings``, with the number of rounds (``draft_rounds``)
-    and the kind of drafter (``draft_kind``)."""
+    """The dialect of mlx-vlm's server: llama.cpp's ``timings`` with the last message, and there the number of
+    rounds (``draft_rounds``) and the kind of drafter (``draft_kind``). ``draft_n_accepted`` counts what a
+    round accepted before the end of the answer cut it (mlx-vlm #2324)."""
 
     title = "mlx-vlm"
     counters: dict[str, str] = {}
+    prefill_writes = True
 
     def ask(self, sampling):
         return OpenAI.ask(self, sampling)
@@ -275,17 +283,22 @@ def validated_drafts(drafts: Drafts, histogram: Any = None) -> Drafts:
     """Return the counts unchanged if they are consistent. Raises ImpossibleFigure."""
     if drafts.accepted > drafts.drafted:
         raise ImpossibleFigure("accepted")
-    lines = list(drafts.histogram.values()) or ([_counts(histogram)] if histogram is not None else [])
+    whole = [_counts(histogram)] if histogram is not None else []
+    lines = list(drafts.histogram.values()) or whole
     if lines and drafts.steps != sum(map(sum, lines)):
         raise ImpossibleFigure("histogram_steps")
     if lines and drafts.accepted != sum(i * n for line in lines for i, n in enumerate(line)):
         raise ImpossibleFigure("histogram_accepted")
+    if drafts.histogram and drafts.drafted != sum(k * sum(line) for k, line in drafts.histogram.items()):
+        raise ImpossibleFigure("histogram_lengths")
+    if drafts.histogram and whole and _trimmed(whole[0]) != _trimmed(_column_sums(lines)):
+        raise ImpossibleFigure("histograms")
     if drafts.per_step:
         drafted, accepted = (sum(step[i] for step in drafts.per_step) for i in (0, 1))
         if (drafted, accepted, len(drafts.per_step)) != (drafts.drafted, drafts.accepted, drafts.steps):
             raise ImpossibleFigure("totals")
-    if histogram is not None and not drafts.histogram:  # the length of each draft is not reported
-        return Drafts(drafts.drafted, drafts.accepted, drafts.steps, {0: _counts(histogram)}, drafts.per_step)
+    if whole and not drafts.histogram:  # the length of each draft is not reported
+        return Drafts(drafts.drafted, drafts.accepted, drafts.steps, {0: whole[0]}, drafts.per_step)
     return drafts
 
 
@@ -300,6 +313,15 @@ def _counts(line: Any) -> list[int]:
     if not isinstance(line, list) or len(line) > MOST_IDS:
         raise ImpossibleFigure("histogram")
     return [reported_count(one, "histogram") or 0 for one in line]
+
+
+def _column_sums(lines: list[list[int]]) -> list[int]:
+    return [sum(column) for column in zip_longest(*lines, fillvalue=0)]
+
+
+def _trimmed(line: list[int]) -> list[int]:
+    """Return a histogram without the zeros at its end."""
+    return line[: max((i + 1 for i, count in enumerate(line) if count), default=0)]
 
 
 def _histogram(found: Any) -> dict[int, list[int]]:

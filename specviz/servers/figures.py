@@ -95,7 +95,8 @@ class ServerFigures:
 
     def _speculation(self, tokens: int, ids: bool) -> list[dict[str, Any]]:
         found = self.drafts
-        if found is not None and found.accepted > tokens:
+        # The end of an answer may cut what its last pass accepted.
+        if found is not None and found.accepted > tokens + MOST_DEPTH:
             self.doubt(DOUBTS["accepted_text"].format(accepted=found.accepted, tokens=tokens))
             found = None
         if found is None:
@@ -105,9 +106,9 @@ class ServerFigures:
             _fact("accepted", "observed", found.accepted),
             _fact("acceptance_rate", "observed", found.accepted / found.drafted if found.drafted else None),
         ]
-        passes = max(
-            found.steps or 0, tokens - found.accepted
-        )  # each adds one token of the target; a pass without a draft is not a step
+        steps = 0 if found.steps is None else found.steps + self.engine.prefill_writes
+        # Each pass adds one token of the target, unless the answer ended before it; one without a draft is no step.
+        passes = max(steps, tokens - found.accepted, 0) or None
         out += [
             _fact("passes", "observed", passes),
             _fact("accepted_length", "observed", tokens / passes if passes else None),

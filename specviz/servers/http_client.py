@@ -241,6 +241,11 @@ def error_words(message: Any) -> str | None:
         or (message if message.get("object") == "error" else None)
         or message.get("detail")
     )
+    # FastAPI lists the wrong fields.
+    if isinstance(found, list) and found and isinstance(found[0], dict):
+        where = found[0].get("loc")
+        place = ".".join(map(str, where[1:])) if isinstance(where, list) else ""
+        found = ": ".join(part for part in (place, found[0].get("msg")) if part and isinstance(part, str))
     if isinstance(found, dict):
         found = found.get("message") or found.get("type") or "it does not say why"
     return None if not found else one_line(found if isinstance(found, str) else "it does not say why")

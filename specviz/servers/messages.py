@@ -53,6 +53,8 @@ DOUBTS = {
     "histogram": "its histogram is malformed",
     "histogram_drafted": "its histogram holds more accepted tokens than were drafted",
     "histogram_steps": "its histogram and its count of steps differ",
+    "histogram_lengths": "its histogram and its count of drafted tokens differ",
+    "histograms": "its two histograms differ",
     "histogram_accepted": "its histogram and its count of accepted tokens differ",
     "accepted": "it reports more accepted tokens than drafted ones",
     "steps": "its lists of steps are malformed",

@@ -7,6 +7,8 @@ import json
 import socketserver
 import threading
 
+from . import strict
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n"
 
 
@@ -34,10 +36,12 @@ def said(text: str, finish: str | None = None, **more) -> dict:
 
 class Fake:
     """``answers``: case -> bytes, or a function of (send, gone): it sends bytes, and ``gone`` waits for the
-    client's end."""
+    client's end. ``engines``: case -> the engine that it stands for (default: of the same name), whose
+    refusals it repeats, and which sends only what it is asked for."""
 
     def __init__(self, answers: dict):
         self.answers = answers
+        self.engines = {name: name for name in strict.EXTRA}
         self.asked = {}
         self.to_device = {}
         fake = self
@@ -85,12 +89,20 @@ class Fake:
         if body:
             self.asked[case] = {"head": head.decode("latin-1"), "body": json.loads(body)}
         answer = self.answers.get(case if method == "POST" else f"{case}/{rest.removeprefix('v1/')}")
-        if answer is None:
+        engine = self.engines.get(case) if body else None
+        refused = strict.refusal(engine, json.loads(body)) if engine else None
+        if refused is not None:
+            words = json.dumps(refused[1]).encode()
+            link.sendall(
+                b"HTTP/1.1 %d No\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" % refused[0]
+                + words
+            )
+        elif answer is None:
             link.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         elif callable(answer):
             answer(lambda part: self._send(case, link, part), lambda: self._gone(link))
         else:
-            self._send(case, link, answer)
+            self._send(case, link, strict.stream(engine, json.loads(body), answer) if engine else answer)
 
     def _send(self, case, link, part) -> None:
         link.sendall(part)

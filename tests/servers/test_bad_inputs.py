@@ -272,6 +272,18 @@ DOUBTED = {
         "histogram_drafted",
         ("by_position",),
     ),
+    "a histogram of other lengths": (
+        "vllm",
+        vllm(acceptance_histogram_by_draft_length={"3": [1, 1, 1]}),
+        "histogram_lengths",
+        ("by_position", "drafted"),
+    ),
+    "two histograms": (
+        "vllm",
+        vllm(acceptance_histogram=[2, 0, 0, 1], acceptance_histogram_by_draft_length={"2": [1, 1, 1]}),
+        "histograms",
+        ("by_position",),
+    ),
     "steps of another sum": (
         "vllm",
         vllm(per_step_accepted=[1, 1, 9], per_step_drafted=[2, 2, 9]),

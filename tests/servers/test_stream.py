@@ -12,15 +12,18 @@ import pytest
 from specviz.core import Sampling
 from specviz.servers.dialects import ENGINES
 from specviz.servers.figures import by_position
-from specviz.servers.http_client import Bounds
+from specviz.servers.http_client import Bounds, error_words
 from specviz.servers.merge_lanes import merge_lanes
+from specviz.servers.messages import TEXTS
 from specviz.servers.stream import Stream
 from specviz.trace.events import Checked, Failed, Finished, Received
 from specviz.trace.files import Trace, check
 from specviz.trace.recorder import Recorder
 from specviz.zoo.registry import Server
 
+from ..message_codes import codes
 from .fake import HEAD, Fake, said, sse
+from .strict import refusal
 
 ASK = [{"role": "user", "content": "Say it."}]
 WIDE = Bounds(
@@ -113,6 +116,15 @@ def timings(text, n, drafted, accepted, finish=None):
     )
 
 
+def mlxvlm_end(written, **counts):
+    return {
+        "choices": [],
+        "model": "m",
+        "usage": {"prompt_tokens": 9, "completion_tokens": written},
+        "timings": {"prompt_n": 9, "predicted_n": written, "draft_kind": "mtp", **counts},
+    }
+
+
 def pages(*counts):
     """A metrics page that shows these counts, the first at the first look."""
     left = list(counts)
@@ -159,17 +171,16 @@ def answers():
         "mlxvlm": HEAD
         + b"\r\n"
         + sse(
-            said("One two three four"),
-            said(" five six", "stop")
-            | {
-                "timings": {
-                    "predicted_n": 6,
-                    "draft_kind": "mtp",
-                    "draft_rounds": 2,
-                    "draft_n": 6,
-                    "draft_n_accepted": 3,
-                }
-            },
+            said("One two three four", timings={"predicted_per_second": 9.5}),
+            said(" five six", "stop", timings={"predicted_per_second": 9.5}),
+            mlxvlm_end(6, draft_rounds=2, draft_n=6, draft_n_accepted=3),
+        ),
+        "short": HEAD
+        + b"\r\n"
+        + sse(
+            said("Yes", timings={"predicted_per_second": None}),
+            said(".", "stop", timings={"predicted_per_second": 9.5}),
+            mlxvlm_end(2, draft_rounds=1, draft_n=7, draft_n_accepted=6),
         ),
         "trtllm": HEAD
         + b"\r\n"
@@ -209,6 +220,7 @@ def fake():
 
 
 def lane(fake, case, engine="openai", most=64, bounds=WIDE, **more):
+    fake.engines[case] = engine
     server = Server(case, engine, f"{fake.url}/{case}", **{"model": "m", **more})
     stream = Stream(server, ASK, most, GREEDY, 60.0, bounds)
     recorder = Recorder(0, None)
@@ -296,7 +308,8 @@ def test_what_is_not_reported_is_inferred_from_the_sizes_or_unknown(fake):
 
 
 def test_sglang_tells_a_histogram_at_the_end_and_gauges_aside(fake):
-    _, _, facts = lane(fake, "sglang", "sglang")
+    events, _, facts = lane(fake, "sglang", "sglang")
+    assert isinstance(events[-1], Finished) and facts["token_ids"] == ("unknown", None)
     assert fake.asked["sglang"]["body"]["return_spec_tokens_details"] is True
     assert facts["drafted"] == ("observed", 6) and facts["by_position"] == (
         "inferred",
@@ -338,6 +351,43 @@ def test_mlx_vlm_tells_its_rounds(fake):
     ):
         assert facts[name] == ("observed", value)
     assert not {"repeat_penalty", "timings_per_token"} & set(fake.asked["mlxvlm"]["body"])
+
+
+def test_what_an_end_cut_off_counts_as_accepted(fake):
+    """mlx-vlm #2324: a round is counted before the end of the answer cuts it."""
+    events, _, facts = lane(fake, "short", "mlxvlm")
+    assert not next(e for e in events if isinstance(e, Checked)).detail["doubts"]
+    for name, value in (
+        ("drafted", 7),
+        ("accepted", 6),
+        ("steps", 1),
+        ("passes", 2),
+        ("accepted_length", 1.0),
+    ):
+        assert facts[name] == ("observed", value)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_request_is_one_that_the_engine_takes(engine):
+    """Whatever a visitor chooses. A real OpenAI server refuses top_k, and its lane says so."""
+    server = Server("one", engine, "http://127.0.0.1:1", "m")
+    for sampling in (
+        GREEDY,
+        Sampling(temperature=1.0, top_k=40, top_p=0.5, seed=2**53 - 1),
+        Sampling(seed=2**32 - 1),
+    ):
+        found = refusal(engine, Stream(server, ASK, 8, sampling)._body())
+        assert (found is not None) == (engine == "openai" and sampling.top_k > 0), found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "field, value", [("unknown_field", 1), ("top_p", 0.0), ("max_tokens", "8"), ("stream", 1)]
+)
+def test_a_refused_field_is_named(fake, engine, field, value, monkeypatch):
+    monkeypatch.setattr(type(ENGINES[engine]), "ask", lambda self, sampling: {field: value})
+    end = lane(fake, "plain", engine)[0][-1]
+    assert isinstance(end, Failed) and codes(end.why, TEXTS) == {"status"} and field in end.why
 
 
 def test_tensorrt_llm_tells_its_drafts_in_the_last_choice(fake):
@@ -434,3 +484,20 @@ def test_a_runs_time_ends_a_stream_that_waits(fake):
     fake.answers["late"] = lambda send, gone: (send(HEAD + b"\r\n" + sse(said("One"), done=False)), gone())
     stream = Stream(Server("late", "openai", fake.url + "/late", "m"), ASK, 8, GREEDY, 0.15, WIDE)
     assert list(stream.events())[-1].finish == "deadline"
+
+
+@pytest.mark.parametrize(
+    "detail, words",
+    [
+        (
+            [{"type": "t", "loc": ["body", "top_k"], "msg": "Input should be a valid integer"}],
+            "top_k: Input should",
+        ),
+        ([{"loc": "body", "msg": "Field required"}], "Field required"),
+        ("Model not found", "Model not found"),
+        ([{"loc": ["body", "top_k"], "msg": 5}], "top_k"),
+        ([7], "it does not say why"),
+    ],
+)
+def test_fastapis_own_errors_are_read(detail, words):
+    assert words in (error_words({"detail": detail}) or "")
