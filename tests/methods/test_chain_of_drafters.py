@@ -105,9 +105,9 @@ def test_the_last_source_may_copy_after_short_matches():
 
 
 def test_each_choice_asks_for_what_it_drafts_with():
-    """The places of the choices of both later knobs are those that need a model or a head."""
+    """The places of the choices are those that need a model or a head."""
     knobs = {knob.name: knob for knob in catalogue()[KEY].knobs}
-    for name in ("then", "last"):
+    for name in ("first", "then", "last"):
         needing = {knobs[name].value_at(place) for place, _ in knobs[name].needs}
         assert needing == {"draft model", "Medusa", "EAGLE", "EAGLE-3"}
         by = {
@@ -115,3 +115,33 @@ def test_each_choice_asks_for_what_it_drafts_with():
         }
         assert by == {"Medusa": "head:medusa", "EAGLE": "head:eagle", "EAGLE-3": "head:eagle3"}
     assert knobs["last"].default == "none"
+
+
+@pytest.mark.parametrize("first", ["draft model", "Medusa", "EAGLE", "EAGLE-3"])
+def test_a_model_may_stand_before_a_lookup(first):
+    """It leaves the rounds in which its draft is too short, without a trace of that draft."""
+    kit, method = toy(12, share=1.0, sharp=3.0), catalogue()[KEY]
+    knobs = {"first": first, "then": "prompt lookup", "gamma": 4, "least": 0.6, "enough": 4, "caution": 0}
+    parts = method.build(kit, **method.read_knobs(knobs))
+    state, rounds = begin(parts, kit, Sampling(0.0), 40, prompt=[7, 3, 5]), []
+    while not state.done:
+        outcome = play(parts, kit.target, state)
+        rounds.append((dict(state.notes)["arm"]["arm"], "match" in dict(state.notes), len(outcome.tree)))
+        state.notes.clear()
+    assert state.tokens == greedy(kit.net.logits, [7, 3, 5], 40)
+    assert all(size >= 4 and not match for arm, match, size in rounds if arm == 0)
+    if first == "draft model":
+        assert {arm for arm, *_ in rounds} == {0, 1}
+
+
+def test_notes_of_a_draft_that_is_not_used_are_dropped():
+    class Noting(Scripted):
+        def propose(self, state, budget):
+            state.note("match", start=0, end=1, n=1, copied=2, source="text")
+            return super().propose(state, budget)
+
+    kit = toy(12)
+    parts = Parts(FirstSufficientDraft(Noting(1, 2), Scripted(2, 4), enough=3), Fixed(4), TokenRejection())
+    state = begin(parts, kit, Sampling(0.0), 20)
+    play(parts, kit.target, state)
+    assert [kind for kind, _ in state.notes] == ["arm"]

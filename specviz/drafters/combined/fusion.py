@@ -94,7 +94,7 @@ class DraftUnion(MultiDrafter):
 
 class FirstSufficientDraft(MultiDrafter):
     """Drafter that asks several drafters in order and uses the first draft with at least ``enough`` nodes,
-    else the last one's."""
+    else the last one's. The notes of a draft that is not used are dropped with it."""
 
     def __init__(self, *drafters: Drafter, enough: int = 1):
         super().__init__(*drafters)
@@ -102,10 +102,13 @@ class FirstSufficientDraft(MultiDrafter):
 
     def propose(self, state: State, budget: Budget) -> DraftTree:
         for place, drafter in enumerate(self.drafters):
+            before = len(state.notes)
             tree = drafter.propose(state, budget)
             if len(tree) >= self.enough or place == len(self.drafters) - 1:
                 state.note("arm", arm=place, of=len(self.drafters))
                 return tree
+            if len(tree):
+                del state.notes[before:]
         return DraftTree()
 
 

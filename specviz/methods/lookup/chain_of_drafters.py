@@ -1,5 +1,5 @@
-"""A chain of drafters: ask a free drafter first, and another one only where it finds nothing (llama.cpp's
-``--spec-type a,b``)."""
+"""A chain of drafters in fixed priority: ask the first one, and the next only where it drafts too little
+(llama.cpp's ``--spec-type a,b``)."""
 
 from __future__ import annotations
 
@@ -109,9 +109,15 @@ METHOD = Method(
     key="chain_of_drafters",
     title="Chain of drafters",
     paper="llama.cpp, issue 22546 and option --spec-type",
-    summary="Asks a drafter that costs nothing, and a second and a third one of your choice wherever those before find nothing.",
+    summary="Asks one drafter, and a second and a third one of your choice wherever those before find nothing.",
     knobs=(
-        Knob("first", "suffixes", choices=LOOKUPS, help="asked in every round"),
+        Knob(
+            "first",
+            "suffixes",
+            choices=(*LOOKUPS, *MODELS),
+            help="asked in every round; a model leaves one to the next drafter only if its draft is shorter than `enough`",
+            needs=_needs(len(LOOKUPS)),
+        ),
         Knob(
             "then",
             "n-gram pool",
@@ -146,7 +152,7 @@ METHOD = Method(
     look="Which drafter answered, round by round: arcs for copies, probabilities or a tree where a later one was asked.",
     wins="Answers that mix quotations with new words. Each part may be weak where the other is strong.",
     loses="A wrong copy keeps the better drafter from being asked; on fresh text the chain is its second drafter alone.",
-    differs="llama.cpp takes any list; here two or three drafters, a lookup first. The cost gate of the lookups is ours.",
+    differs="llama.cpp takes any list and asks those without a model first, in whatever order they are named; here two or three drafters in your order. The cost gate of the lookups is ours.",
     relative="copy_or_draft",
     published={"caution": 0.0},
     aliases=("--spec-type", "spec-type list", "combined drafters", "ngram-mod + draft"),
