@@ -1,38 +1,42 @@
 """Compare methods that share one idea on the same prompts: adaptive verification beside other choices of
 what to verify, chains of drafters beside their parts, and the oracle's set acceptance beside the measured.
 
-    python -m specviz.evidence.comparisons [--only verification,chains,oracle] [--minutes N] [--target NAME]
+    python -m specviz.evidence.comparisons [--only verification,clocked,chains,oracle] [--minutes N]
 
 Every finished run is one line of docs/comparisons.jsonl; the same command continues and then writes
-docs/comparisons.md. All figures are counts; times are modelled from them."""
+docs/comparisons.md. All figures but the times of ``clocked`` are counts; measure those on a quiet machine."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from ..core import Sampling
 from ..core.claim import Claim
 from ..methods import catalogue
+from ..run.machine import Machine
+from ..run.session import Session
 from ..trace.file_writer import write_file
+from .claim_counts import Counts
 from .claims import Asked, Runs, prompts, t_quantile
 from .ledger_lines import append_row, rows_of
+from .prompt_suites import Item
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 OPENS = b'{"tokens": '  # start of every line of the ledger
 REQUESTS = (1, 2, 4, 8, 16)
-PASS_MS = 4.9  # of a pass of the default target on two cores with AMX; fitted to docs/log/2026-11/speed.md
-ROW_MS = 0.24  # of a token of the pass
-REQUEST_MS = 0.45  # of each request of the pass but the first
-STEP_MS = 0.45  # of a draft step there: 1.8 ms for four
-KINDS = ("verification", "chains", "oracle")
+KINDS = ("verification", "clocked", "chains", "oracle")
+CLOCKED = 4  # batches behind each clocked figure
 Rows = Sequence[dict[str, Any]]
-Value = Callable[[Rows, int, Rows], float]
+Value = Callable[[Rows], float]
 
 
 @dataclass(frozen=True)
@@ -62,10 +66,10 @@ class Cell:
 
 def cells() -> list[Cell]:
     """Return all cells."""
-    return [*_verification(), *_chains(), *_oracle()]
+    return [*_verification(), *_verification("clocked", CLOCKED), *_chains(), *_oracle()]
 
 
-def _verification() -> Iterable[Cell]:
+def _verification(kind: str = "verification", count: int = 3) -> Iterable[Cell]:
     rows = (
         ("plain decoding", "autoregressive", {}),
         ("speculative decoding, 4 tokens", "speculative", {"gamma": 4}),
@@ -77,7 +81,7 @@ def _verification() -> Iterable[Cell]:
     )
     for requests in REQUESTS:
         for label, method, knobs in rows:
-            yield Cell("verification", label, method, knobs, requests=requests)
+            yield Cell(kind, label, method, knobs, requests=requests, count=count)
 
 
 CHAINS = (  # first, then, last, fewest equal tokens that a copy continues
@@ -145,22 +149,36 @@ def run(open_target: Any, target: str, ledger: Path, kinds: Sequence[str], minut
         if cell.kind in kinds and (cell.name, number) not in done
     ]
     runs: dict[str, Runs] = {}
-    for cell, number in sorted(todo, key=lambda one: (one[0].target or target, one[1])):
+    clock = Clocked()
+    rng = random.Random(0)
+    # Methods of the same batch take turns in shuffled order, so that a slow minute of the machine falls on all.
+    for cell, number in sorted(
+        todo, key=lambda one: (one[0].target or target, one[1], one[0].kind, one[0].requests, rng.random())
+    ):
         if time.monotonic() > end:
             return
         where = cell.target or target
         if where not in runs:
             runs[where] = Runs(open_target(where))
-        row = figures(runs[where], cell, number) | {"cell": cell.name, "number": number, "target": where}
+        found = clock.figures if cell.kind == "clocked" else figures
+        row = found(runs[where], cell, number) | {"cell": cell.name, "number": number, "target": where}
         append_row(ledger, row)
+
+
+def _asked(cell: Cell, number: int) -> list[Item]:
+    """Return the prompts of a batch of a cell."""
+    items = prompts(cell.tasks, "", 0)
+    return [items[(number + i) % len(items)] for i in range(cell.requests)]
 
 
 def figures(runs: Runs, cell: Cell, number: int) -> dict[str, int]:
     """Run one answer of a cell (in a batch, if it has several requests) and return its counts."""
-    items = prompts(cell.tasks, "", 0)
     claim = Claim("", cell.method, "accepted_length", temperature=cell.temperature, tokens=cell.each)
-    asked = [items[(number + i) % len(items)] for i in range(cell.requests)]
-    counts = runs.counts(catalogue()[cell.method], cell.knobs, Asked(claim, asked, number))
+    counts = runs.counts(catalogue()[cell.method], cell.knobs, Asked(claim, _asked(cell, number), number))
+    return _counted(counts)
+
+
+def _counted(counts: Counts) -> dict[str, int]:
     totals = counts.totals
     return {
         "tokens": int(counts.sums.get("batch_tokens", totals.tokens)),
@@ -170,6 +188,46 @@ def figures(runs: Runs, cell: Cell, number: int) -> dict[str, int]:
         "tried": totals.tried,
         "accepted": totals.accepted,
     }
+
+
+class Clocked:
+    """Runs batches by the clock: policies measure what a pass costs, from the beginning of each batch, and
+    decide by it. The number of threads is the fastest when the first batch of a target begins."""
+
+    def __init__(self):
+        self._machines: dict[int, Machine] = {}
+        self._warm: set[tuple[str, bool]] = set()
+
+    def figures(self, runs: Runs, cell: Cell, number: int) -> dict[str, Any]:
+        """Return the counts of a batch, the microseconds of its decoding on the engine's clock, and the
+        threads and processor. A method's first batch of one request, and of several, runs twice, and the second
+        one counts."""
+        machine = self._machine(runs)
+        if (cell.method, cell.requests > 1) not in self._warm:
+            self._warm.add((cell.method, cell.requests > 1))
+            self._run(runs, cell, number)
+        counts = self._run(runs, cell, number)
+        env = runs.loaded.facts["env"]
+        found = {
+            "micros": round(1e6 * counts.totals.seconds),
+            "threads": machine.threads,
+            "on": env["machine"],
+        }
+        return _counted(counts) | found
+
+    def _machine(self, runs: Runs) -> Machine:
+        if id(runs) not in self._machines:
+            self._machines[id(runs)] = Machine(runs.loaded)
+        return self._machines[id(runs)]
+
+    def _run(self, runs: Runs, cell: Cell, number: int) -> Counts:
+        first, *others = [str(item.prompt) for item in _asked(cell, number)]
+        sampling = Sampling(cell.temperature, seed=number)
+        session = Session(runs.loaded, cell.method, cell.knobs, sampling, batch_prompts=others)
+        counts = Counts()
+        for event in session.run(first, cell.each):
+            counts.take(event)
+        return counts
 
 
 def read(ledger: Path) -> list[dict[str, Any]]:
@@ -182,7 +240,8 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
     by: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         by.setdefault(row["cell"], []).append(row)
-    return "\n".join([TEXTS["title"], "", *_verification_page(by), *_chains_page(by), *_oracle_page(by)])
+    parts = (_verification_page(by), _clocked_page(by), _chains_page(by), _oracle_page(by))
+    return "\n".join([TEXTS["title"], "", *chain.from_iterable(parts)])
 
 
 def _sum(rows: Iterable[dict[str, Any]], name: str) -> int:
@@ -192,46 +251,72 @@ def _sum(rows: Iterable[dict[str, Any]], name: str) -> int:
 def _verification_page(by: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
     runs = [len(by.get(cell.name, [])) for cell in _verification()]
     most = f"{min(runs)} to {max(runs)}" if min(runs) < max(runs) else str(max(runs))
-    yield from (TEXTS["verification"].format(runs=most, **globals()), "")
+    yield from (TEXTS["verification"].format(runs=most), "")
     for title, value in FIGURES.items():
         yield from _table(title, value, by)
 
 
-def _table(title: str, value: Value, by: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
-    """Yield the lines of one table: a row for each method, a column for each number of requests."""
-    cells: dict[str, list[Cell]] = {}
-    for cell in _verification():
-        cells.setdefault(cell.label, []).append(cell)
-    yield f"| {title} | " + " | ".join(f"{n} request{'s' * (n > 1)}" for n in REQUESTS) + " |"
+def _clocked_page(by: dict[str, list[dict[str, Any]]]) -> Iterable[str]:
+    every = [row for cell in _verification("clocked") for row in by.get(cell.name, [])]
+    if not every:
+        return
+    runs = sorted(len(by.get(cell.name, [])) for cell in _verification("clocked"))
+    said = {
+        "threads": " or ".join(str(one) for one in sorted({row["threads"] for row in every})),
+        "on": " and ".join(sorted({row["on"] for row in every})),
+        "runs": f"{runs[0]} to {runs[-1]}" if runs[0] < runs[-1] else str(runs[-1]),
+    }
+    yield from (TEXTS["clocked"].format(**said), "")
+    for title, value in FIGURES.items():
+        yield from _table(title, value, by, "clocked")
+    yield "| measured speed, times plain decoding | " + " | ".join(_requests(n) for n in REQUESTS) + " |"
     yield "|---|" + "---:|" * len(REQUESTS)
-    plain = [by.get(cell.name, []) for cell in next(iter(cells.values()))]
+    cells: dict[str, dict[int, Rows]] = {}
+    for cell in _verification("clocked"):
+        cells.setdefault(cell.label, {})[cell.requests] = by.get(cell.name, [])
+    plain = cells.pop(next(iter(cells)))
     for label, row in cells.items():
-        found = [
-            f"{value(rows, cell.requests, base):.2f}" if rows and base else ""
-            for cell, base in zip(row, plain)
-            for rows in [by.get(cell.name, [])]
-        ]
-        yield f"| {label} | " + " | ".join(found) + " |"
+        yield f"| {label} | " + " | ".join(_ratio(row[n], plain[n]) for n in REQUESTS) + " |"
     yield ""
 
 
-def modelled(rows: Sequence[dict[str, Any]], requests: int) -> float:
-    """Return the modelled milliseconds of a generated token of batches of so many requests."""
-    passes = PASS_MS + REQUEST_MS * (requests - 1)
-    total = passes * _sum(rows, "passes") + ROW_MS * _sum(rows, "rows") + STEP_MS * _sum(rows, "steps")
-    return total / max(1, _sum(rows, "tokens"))
+def _ratio(rows: Rows, plain: Rows) -> str:
+    """Return the geometric mean of the ratios of speed of the same batches, and its 95 % interval."""
+    base = {row["number"]: row["tokens"] / row["micros"] for row in plain}
+    logs = [
+        math.log(row["tokens"] / row["micros"] / base[row["number"]]) for row in rows if row["number"] in base
+    ]
+    if len(logs) < 2:
+        return ""
+    wide = t_quantile(0.975, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    low, mid, high = (math.exp(fmean(logs) + d) for d in (-wide, 0.0, wide))
+    return f"{mid:.2f} ({low:.2f} to {high:.2f})"
 
 
-# (rows of a cell, its requests, plain decoding's rows) -> figure
+def _requests(n: int) -> str:
+    return f"{n} request{'s' * (n > 1)}"
+
+
+def _table(
+    title: str, value: Value, by: dict[str, list[dict[str, Any]]], kind: str = "verification"
+) -> Iterable[str]:
+    """Yield the lines of one table: a row for each method, a column for each number of requests."""
+    cells: dict[str, list[Cell]] = {}
+    for cell in _verification(kind):
+        cells.setdefault(cell.label, []).append(cell)
+    yield f"| {title} | " + " | ".join(_requests(n) for n in REQUESTS) + " |"
+    yield "|---|" + "---:|" * len(REQUESTS)
+    for label, row in cells.items():
+        found = [by.get(cell.name, []) for cell in row]
+        yield f"| {label} | " + " | ".join(f"{value(rows):.2f}" if rows else "" for rows in found) + " |"
+    yield ""
+
+
 FIGURES: dict[str, Value] = {
-    "tokens of the passes per generated token": lambda rows, *_: (
+    "tokens of the passes per generated token": lambda rows: (
         _sum(rows, "rows") / max(1, _sum(rows, "tokens"))
     ),
-    "generated tokens a pass": lambda rows, *_: _sum(rows, "tokens") / max(1, _sum(rows, "passes")),
-    "modelled ms a token": lambda rows, requests, _: modelled(rows, requests),
-    "modelled speed, times plain decoding": lambda rows, requests, plain: (
-        modelled(plain, requests) / modelled(rows, requests)
-    ),
+    "generated tokens a pass": lambda rows: _sum(rows, "tokens") / max(1, _sum(rows, "passes")),
 }
 
 
@@ -281,13 +366,14 @@ def _interval(rows: Sequence[dict[str, Any]], top: str, below: str) -> tuple[flo
 
 TEXTS = {
     "title": "# Comparisons: what to verify, whom to ask for drafts, and a set acceptance\n\nWritten by `python -m "
-    "specviz.evidence.comparisons`. All figures are counts on the embedded models, greedy unless another temperature is named; they do "
-    "not depend on the machine's speed.",
+    "specviz.evidence.comparisons`. All figures but the clocked ones are counts on the embedded models, greedy unless another "
+    "temperature is named; they do not depend on the machine's speed.",
     "verification": "## Which draft tokens to verify\n\nThe default target with its draft model; prompts of all tasks, 48 tokens each, "
-    "in one batch. The modelled time is {PASS_MS} ms for a pass, {ROW_MS} ms for each of its tokens, {REQUEST_MS} ms for each request but "
-    "the first and {STEP_MS} ms for a draft step. The first three are fitted to passes of 1 to 33 tokens and requests on two quiet cores "
-    "of a Xeon with AMX ([speed.md](log/2026-11/speed.md), 28 November), a draft step to four of 1.8 ms (29 November). "
-    "Batches behind each figure: {runs}.",
+    "in one batch; policies that decide by costs use fixed ones. Batches behind each figure: {runs}.",
+    "clocked": "### By the clock\n\nBatches of the same prompts and tokens on {on}, {threads} threads, on the engine's clock without the "
+    "prefill. The methods took turns, batch by batch, in shuffled order; their policies measure what a pass costs, and begin "
+    "each batch without knowledge of earlier ones, so they decide otherwise than above. A ratio is the geometric mean over batches, "
+    "each beside plain decoding's of the same prompts, with its 95 % interval. Batches behind each figure: {runs}.",
     "chains": "## Chains of drafters beside their parts\n\nGenerated tokens a pass on four prompts of each task (quote: copies of a "
     "text in the prompt); in brackets tokens of the passes per generated token. A chain asks its first drafter and, where that finds "
     "nothing, the next one.",

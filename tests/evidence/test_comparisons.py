@@ -34,9 +34,38 @@ def test_the_page_divides_sums_and_leaves_out_what_was_not_run():
     assert "| plain decoding |  |  | 2.00 |  |  |" in lines  # 180 tokens of passes for 90 tokens
     assert "| plain decoding |  |  | 1.50 |  |  |" in lines  # 90 tokens in 60 passes
     assert f"| {some['chains'].label} |  |  | 2.00 (1.5) |" in lines  # 90 tokens of passes for 60
-    batch = comparisons.PASS_MS + 3 * comparisons.REQUEST_MS
-    steps = comparisons.ROW_MS * 90 + comparisons.STEP_MS * 80
-    assert comparisons.modelled(rows[:1], 4) == pytest.approx((batch * 30 + steps) / 60)
+
+
+def test_clocked_ratios_pair_the_same_batches():
+    """Speeds of 2 and 8 times plain decoding's: geometrically 4, however long each batch was."""
+    cells = [cell for cell in comparisons.cells() if cell.kind == "clocked" and cell.requests == 2]
+    plain, other = cells[:2]
+    said = {"threads": 2, "on": "a machine"}
+    rows = [row(plain, n, micros=100 * (n + 1), **said) for n in (0, 1)]
+    rows += [
+        row(other, 0, micros=50, **said),
+        row(other, 1, micros=25, **said),
+        row(other, 2, micros=1, **said),
+    ]
+    text = comparisons.page(rows)
+    found = [line for line in text.splitlines() if "(" in line and line.startswith(f"| {other.label} |")]
+    assert len(found) == 1 and found[0].split("|")[3].split()[0] == "4.00"
+    assert "on a machine, 2 threads" in text and "Batches behind each figure: 0 to 3" in text
+    assert "By the clock" not in comparisons.page(rows[:0])
+
+
+def test_a_clocked_batch_has_its_time_threads_and_processor(runs, monkeypatch):
+    cells = [c for c in comparisons.cells() if c.kind == "clocked" and c.method == "cost_ratio"]
+    clock, ran = comparisons.Clocked(), []
+    real = comparisons.Session
+    monkeypatch.setattr(comparisons, "Session", lambda *args, **kw: ran.append(args[1]) or real(*args, **kw))
+    found = [clock.figures(runs, cell, 0) for cell in cells[:2]]
+    assert ran == ["cost_ratio"] * 4  # each size once before it counts
+    for one in found:
+        assert one["micros"] > 0 and one["threads"] >= 1 and "core" in one["on"]
+    assert found[1]["tokens"] > found[1]["passes"]
+    clock.figures(runs, cells[2], 0)
+    assert len(ran) == 5
 
 
 def test_the_oracles_measured_rate_has_an_interval():
@@ -53,7 +82,10 @@ def runs():
 
 
 def test_a_batch_is_counted_whole(runs):
-    cells = [c for c in comparisons.cells() if c.method == "autoregressive" and c.requests in (1, 2)]
+    kind = "verification"
+    cells = [
+        c for c in comparisons.cells() if (c.method, c.kind) == ("autoregressive", kind) and c.requests < 3
+    ]
     alone, two = (comparisons.figures(runs, cell, 0) for cell in cells)
     assert alone["tokens"] == alone["rows"] == alone["passes"] and alone["steps"] == 0
     assert two["tokens"] > two["passes"] and two["rows"] == two["tokens"]
