@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from .messages import SENTENCE, Refused, shorten
+from .messages import SENTENCE, Refused, close_names, shorten
 from .run_queue import OPEN_RUNS, RUN_SECONDS, WAITING, RunQueue, Visitor
 
 PROMPT_CHARACTERS = 4000
@@ -329,7 +329,7 @@ def _lanes(cards: dict[str, Any], methods: Any, knobs: Any) -> tuple[tuple[str, 
         raise Refused("field.knobs")
     unknown = next((key for key in (*(key for key, _ in asked), *knobs) if key not in cards), None)
     if unknown is not None:
-        raise Refused("field.method", name=_shown(unknown), names=", ".join(cards))
+        raise Refused("field.method", name=_shown(unknown), names=close_names(unknown, cards))
     chosen: list[tuple[str, dict[str, Any]]] = []
     for key, own in asked:
         lane = (key, read_knobs(cards[key], knobs.get(key, {}) | own))

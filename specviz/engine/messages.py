@@ -6,6 +6,8 @@ be changed here alone.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 from ..servers.messages import one_line
@@ -27,7 +29,7 @@ TEXTS = {
     "field.methods": 'The methods must be a list of method names, or of {{"method": name, "knobs": {{knob: value}}}}.',
     "field.knobs": "The knobs must be given as {{method: {{knob: value}}}}.",
     "field.knob": "{title}: {why}.",
-    "field.method": "There is no method {name}; there are {names}.",
+    "field.method": "There is no method {name}; names like it: {names}. `specviz list` shows all.",
     "field.lanes": "At most {most} lanes run at once, plain decoding among them; {count} were asked for.",
     "field.answers": "{n} answers of {lanes} lanes are too many: a run gives at most {most} answers in all.",
     "field.answers_prompts": "Several answers (n) do not go with several prompts at once: choose one of the two.",
@@ -129,7 +131,7 @@ TEXTS = {
     "openai.value": "{field} must be {form}.",
     "openai.model": "There is no model {name!r}; there are {names}.",
     "openai.messages": "messages must be a list of 1 to {most} objects with a role (system, user, assistant or tool) and a text content; "
-    "the last one is the user's or a tool's.",
+    "the last one is the user's, a tool's, or the beginning of an answer.",
     "openai.key": "This server needs an API key: Authorization: Bearer KEY.",
     "openai.route": "There is no such route; there are /v1/models, /v1/chat/completions, /v1/completions and /v1/traces/ID.",
     "openai.trace": "This trace is no longer kept.",
@@ -145,6 +147,14 @@ def shorten(words: Any, most: int = SENTENCE) -> str:
     """Return text from outside on one line, of at most ``most`` characters, without control or direction
     characters."""
     return one_line(words, most)
+
+
+def close_names(asked: Any, names: Iterable[str]) -> str:
+    """Return up to five of the names that are most like what was asked for, as text."""
+    known = list(names)
+    text = str(asked)[:60].lower()
+    close = difflib.get_close_matches(text, known, 5, 0.5) + [one for one in known if text and text in one]
+    return ", ".join(list(dict.fromkeys(close))[:5] or known[:5])
 
 
 class Refused(ValueError):

@@ -17,9 +17,11 @@ class SessionError(CodedError, ValueError):
 
 
 def sentence(error: BaseException | str) -> str:
-    """Return the first line of an error's message as a sentence, with a capital letter and a full stop."""
+    """Return the first line of an error's message as a sentence, with a full stop, and with a capital letter
+    unless the name of a field begins it."""
     words = (str(error).strip().splitlines() or [type(error).__name__])[0].strip()[:300]
-    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
+    words = words if "_" in words.partition(" ")[0] else words[:1].upper() + words[1:]
+    return words + ("" if words.endswith((".", "!", "?")) else ".")
 
 
 def explain(method: Method, error: BaseException) -> str:

@@ -33,7 +33,7 @@ from ..engine.format_trials import try_format
 from ..engine.generation import Generation
 from ..engine.limits import BASELINE, RunQueue, Visitor, read_knobs
 from ..engine.loading import Loader
-from ..engine.messages import Refused, shorten
+from ..engine.messages import Refused, close_names, shorten
 from ..engine.zero_gpu import on_zero_gpu
 from .openai_errors import error_object, refusal
 from .openai_fields import ApiLimits, Wanted, read_generation
@@ -146,7 +146,8 @@ class OpenAIApi:
         try:
             body = await request.json()
             address = request.client.host if request.client else ""
-            owner = owner_of(address, request.headers.get("authorization", ""))
+            salt = body.get("cache_salt") if isinstance(body, dict) else None
+            owner = owner_of(address, request.headers.get("authorization", ""), str(salt or ""))
             target, asked, wanted = self._read(body, kind, owner, address)
             shape = kind(self._names()[target], str(request.base_url).rstrip("/"), wanted)
             left = Departure()
@@ -182,7 +183,8 @@ class OpenAIApi:
         if not isinstance(body, dict):
             raise Refused("http.malformed")
         names = self._names()
-        name = body.get("model") or next(iter(names.values()))
+        name = body.get("model")
+        name = next(iter(names.values())) if name in (None, "") else name
         target = next((target for target, model in names.items() if name == model), "")
         if target == "":
             raise self._no_model(name)
@@ -209,7 +211,7 @@ class OpenAIApi:
             key = able[0] if able else BASELINE
         cards = {name: card for name, card in self._backend.cards.items() if ":" not in name}
         if not isinstance(key, str) or key not in cards:
-            raise Refused("field.method", name=shorten(key, 60), names=", ".join(cards))
+            raise Refused("field.method", name=shorten(key, 60), names=close_names(key, cards))
         return key, read_knobs(cards[key], asked.get("knobs", {}))
 
     async def _chunks(
@@ -363,10 +365,11 @@ def watched(request: Request, left: Departure) -> Iterator[None]:
         task.cancel()
 
 
-def owner_of(address: str, authorization: str) -> str:
-    """Return a name for the owner of a request's conversation, made from address and API key. KV caches are
-    reused for the same owner only."""
-    return hashlib.sha256(f"{address}\n{authorization}".encode()).hexdigest()
+def owner_of(address: str, authorization: str, salt: str = "") -> str:
+    """Return a name for the owner of a request's conversation, made from address, API key and the request's
+    ``cache_salt``. KV caches are reused for the same owner only."""
+    data = json.dumps([address, authorization, salt])
+    return hashlib.sha256(data.encode()).hexdigest()
 
 
 def _model_object(name: str) -> dict[str, Any]:

@@ -28,6 +28,15 @@ TYPES = {
     500: "server_error",
     503: "server_error",
 }
+PARAMS = {
+    "openai.model": "model",
+    "openai.messages": "messages",
+    "field.conversation": "messages",
+    "field.method": "speculative",
+    "field.knob": "speculative",
+    "prompt.ids": "prompt",
+    "request.stop_length": "stop",
+}
 RETRY_SECONDS = "1"  # of a request that came while the queue was full
 
 
@@ -40,18 +49,22 @@ def error_object(why: Refused) -> tuple[int, dict[str, Any]]:
             "message": str(why),
             "type": TYPES.get(status, "invalid_request_error"),
             "code": why.code,
-            "param": why.values.get("field") or _param(why.code),
+            "param": why.values.get("field") or _param(why),
         }
     }
 
 
-def _param(code: str) -> str | None:
-    """Return the field of an error of the engine, where its code names one."""
+def _param(why: Refused) -> str | None:
+    """Return the field of an error of the engine, where its code or the first word of its sentence names one."""
     from .openai_fields import REQUEST_FIELDS
 
-    family, _, name = code.partition(".")
-    if family == "request" and name in REQUEST_FIELDS:
-        return name
+    if why.code in PARAMS:
+        return PARAMS[why.code]
+    family, _, name = why.code.partition(".")
+    words = str(why).split(maxsplit=1)
+    for one in (name, words[0].rstrip(":").lower() if words else ""):
+        if family == "request" and one in REQUEST_FIELDS:
+            return one
     return "response_format" if family == "format" else None
 
 

@@ -70,7 +70,7 @@ WITHOUT_EFFECT: dict[str, type | tuple[Any, ...]] = {
     "prompt_cache_key": str,
     "prompt_cache_retention": str,
     "request_id": str,
-    "cache_salt": str,
+    "cache_salt": str,  # read by openai_api: it separates KV caches
     "metadata": dict,
     "store": bool,
     "cache_prompt": bool,
@@ -141,7 +141,13 @@ def read_generation(body: dict[str, Any], kind: Any, limits: ApiLimits) -> tuple
     and owner, and the format of the answer. kind: the endpoint's Shape. Raises Refused."""
     _known(body, kind.fields)
     fields = {name: body[name] for name in REQUEST_FIELDS if body.get(name) is not None}
-    fields |= {ALIASES[name]: body[name] for name in ALIASES if body.get(name) is not None}
+    template = _template_fields(body.get("chat_template_kwargs"))
+    for name, other, value in (
+        *((name, ALIASES[name], body.get(name)) for name in ALIASES),
+        ("chat_template_kwargs", "enable_thinking", template.get("enable_thinking")),
+    ):
+        if value is not None and fields.setdefault(other, value) != value:
+            raise Refused("openai.value", field=name, form=f"given without {other}, or with the same value")
     echo = kind.echo(body)
     silent = echo and fields.get("max_tokens") == 0
     if silent or "max_tokens" not in fields:
@@ -150,7 +156,6 @@ def read_generation(body: dict[str, Any], kind: Any, limits: ApiLimits) -> tuple
     fields |= {
         "logprobs": kind.logprobs(body),
         "seed": fields.get("seed", secrets.randbits(31)),
-        **_template_fields(body.get("chat_template_kwargs")),
         **({"response_format": structure} if structure else {}),
     }
     for name, most in (("max_tokens", limits.max_tokens or LARGEST), ("n", limits.answers)):
@@ -202,7 +207,7 @@ def _wanted(body: dict[str, Any], n: int, choices: int) -> Wanted:
     flags = {}
     for name in ("return_token_ids", "timings_per_token", "parallel_tool_calls"):
         flags[name] = body.get(name)
-        if flags[name] not in (None, True, False):
+        if flags[name] is not None and not isinstance(flags[name], bool):  # 0 is not read as false
             raise Refused("openai.value", field=name, form="true or false")
     return Wanted(
         n,

@@ -196,7 +196,8 @@ def _message(one: Any) -> dict[str, Any] | None:
     calls = {name: one[name] for name in ("tool_calls", "tool_call_id", "name") if one.get(name)}
     content = without_pictures(one)
     text = "" if content is None and "tool_calls" in calls else joined_text(content)
-    if text is None or one.get("role") not in ROLES:
+    named = all(isinstance(calls.get(name, ""), str) for name in ("tool_call_id", "name"))
+    if text is None or not named or one.get("role") not in ROLES:
         return None
     return {"role": one["role"].replace("developer", "system"), "content": text, **calls}
 

@@ -240,6 +240,13 @@ def test_alternatives_of_one_text_are_all_named():
             "field.knob",
         ),
         ({"extra_body": {"speculative": 3}}, openai.BadRequestError, "openai.value"),
+        ({"extra_body": {"model": []}}, openai.NotFoundError, "openai.model"),
+        ({"extra_body": {"model": 0}}, openai.NotFoundError, "openai.model"),
+        (
+            {"messages": [{"role": "user", "content": "x", "name": 5}]},
+            openai.BadRequestError,
+            "openai.messages",
+        ),
         ({"extra_body": {"stop": [["x"]]}}, openai.BadRequestError, None),
         ({"messages": [{"role": "user", "content": "x" * 100_000}]}, openai.APIStatusError, "size.text"),
         (
@@ -257,6 +264,25 @@ def test_errors_have_openais_form(client, given, kind, code, stream):
             **({"model": "tiny", "messages": MESSAGES, "max_tokens": 4, "stream": stream} | given)
         )
     assert code is None or refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    "given, param",
+    [
+        ({"extra_body": {"top_k": "x"}}, "top_k"),
+        ({"extra_body": {"tool_choice": "auto"}}, "tool_choice"),
+        ({"extra_body": {"speculative": {"method": "specultive"}}}, "speculative"),
+        ({"extra_body": {"model": "nope"}}, "model"),
+        ({"messages": []}, "messages"),
+        ({"stop": ""}, "stop"),
+    ],
+)
+def test_an_error_names_its_field(client, given, param):
+    with pytest.raises(openai.APIStatusError) as refused:
+        client.chat.completions.create(**({"model": "tiny", "messages": MESSAGES, "max_tokens": 4} | given))
+    assert refused.value.param == param
+    if param == "speculative":
+        assert " speculative," in str(refused.value) and len(str(refused.value)) < 400
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
@@ -389,6 +415,17 @@ def test_a_conversation_reuses_its_cache_and_tells_the_time_to_the_first_token(c
         again.usage.prompt_tokens_details.cached_tokens >= first.usage.prompt_tokens - 1
         and again.speculative["time_to_first_token"] > 0
     )
+    salted = [
+        client.chat.completions.create(
+            model="tiny", messages=messages, max_tokens=8, temperature=0, extra_body={"cache_salt": salt}
+        )
+        for salt in ("a", "a", "b")
+    ]
+    found = [
+        one.usage.prompt_tokens_details is not None for one in salted
+    ]  # each salt has a cache of its own
+    assert found == [False, True, False]
+    assert {one.choices[0].message.content for one in salted} == {again.choices[0].message.content}
     with pytest.raises(openai.AuthenticationError):
         other.chat.completions.create(model="tiny", messages=messages, max_tokens=8)
 

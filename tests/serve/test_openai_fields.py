@@ -176,6 +176,8 @@ HARMFUL = {
     "continue_final_message": True,
     "add_generation_prompt": False,
     "mirostat": False,
+    "parallel_tool_calls": 0,
+    "timings_per_token": 1,
 }
 
 
@@ -183,6 +185,26 @@ HARMFUL = {
 def test_a_value_that_would_change_the_answer_is_refused(name):
     with pytest.raises(Refused) as refused:
         read_generation({"messages": MESSAGES, name: HARMFUL[name]}, ChatShape, ApiLimits())
+    assert refused.value.code == "openai.value" and refused.value.values["field"] == name
+
+
+@pytest.mark.parametrize(
+    "name, other, value",
+    [
+        ("max_completion_tokens", "max_tokens", 5),
+        ("repeat_penalty", "repetition_penalty", 1.5),
+        ("chat_template_kwargs", "enable_thinking", True),
+    ],
+)
+def test_two_names_of_a_field_have_one_value(name, other, value):
+    """None of the two is ignored without a word."""
+    given = {"enable_thinking": value} if name == "chat_template_kwargs" else value
+    unlike = False if value is True else value + 1
+    for rest in ({}, {other: value}):
+        asked, _ = read_generation({"messages": MESSAGES, name: given} | rest, ChatShape, ApiLimits())
+        assert asked["fields"][other] == value
+    with pytest.raises(Refused) as refused:
+        read_generation({"messages": MESSAGES, name: given, other: unlike}, ChatShape, ApiLimits())
     assert refused.value.code == "openai.value" and refused.value.values["field"] == name
 
 
