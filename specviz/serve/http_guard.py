@@ -42,6 +42,7 @@ OPEN_ROUTES = re.compile(
     r"|heartbeat/[^/]+|(run|api)/[^/]+/?|call/(v2/)?[^/]+(/[^/]*)?)"
 )
 API_ROUTES = re.compile(r"/v1/.*|/health|/version|/metrics", re.DOTALL)  # of the OpenAI-compatible endpoint
+HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d*)?", re.ASCII)  # of a Host header: name, port
 CALL = re.compile(r"/gradio_api/call/([^/]+)/?")
 HEARTBEAT = re.compile(
     r"/gradio_api/heartbeat/([^/]+)"
@@ -326,10 +327,8 @@ class HttpGuard:
     def _host_is_known(self, host: str) -> bool:
         """Return whether the Host header is known: a page of a foreign name that points here may not read
         this server (DNS rebinding). Bare addresses are allowed."""
-        try:
-            name = urlsplit("//" + host).hostname or ""
-        except ValueError:
-            name = ""
+        form = HOST.fullmatch(host.lower())
+        name = (form[1] or form[2]) if form else ""
         return "*" in self._hosts or name in self._hosts or name.endswith(".localhost") or _is_address(name)
 
 

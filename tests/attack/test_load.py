@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
+import socket
 import threading
 import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -388,6 +390,50 @@ def test_every_answer_says_what_it_is_and_who_may_frame_it(server):
     )
 
 
+def raw_answer(server, data: bytes) -> bytes:
+    place = urlsplit(server.url)
+    with socket.create_connection((place.hostname, place.port), timeout=30) as one:
+        one.sendall(data)
+        return b"".join(iter(lambda: one.recv(65536), b""))
+
+
+REFUSED = {  # by each layer of the server: a request -> its status
+    "OPTIONS / HTTP/1.1\r\nHost: localhost": 405,
+    "BREW / HTTP/1.1\r\nHost: localhost": 405,
+    "HEAD /nothing HTTP/1.1\r\nHost: localhost": 404,
+    "GET / HTTP/1.1\r\nHost: evil.example": 421,
+    "GET /static/..%2f..%2fapp.py HTTP/1.1\r\nHost: localhost": 403,
+    "GET http://evil.example/nothing HTTP/1.1\r\nHost: localhost": 404,
+    "POST /gradio_api/call/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000": 413,
+    "POST /gradio_api/queue/join HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0": 422,
+}
+
+
+@pytest.mark.parametrize("request_head", REFUSED)
+def test_a_refusal_carries_the_same_headers(server, request_head):
+    found = raw_answer(server, f"{request_head}\r\nConnection: close\r\n\r\n".encode()).lower()
+    assert found.startswith(f"http/1.1 {REFUSED[request_head]} ".encode())
+    for header in (
+        b"x-content-type-options: nosniff",
+        b"referrer-policy: no-referrer",
+        b"connect-src 'self'",
+    ):
+        assert header in found
+
+
+@pytest.mark.parametrize(
+    "data", [b"XYZ\r\n\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n"]
+)
+def test_what_is_no_request_is_answered_with_a_line(server, data):
+    head, _, body = raw_answer(server, data).partition(b"\r\n\r\n")
+    assert (
+        head.startswith(b"HTTP/1.1 400 ")
+        and b"text/plain" in head
+        and body.count(b"\n") == 0
+        and len(body) < 80
+    )
+
+
 @pytest.mark.parametrize(
     "host, status",
     [
@@ -396,7 +442,10 @@ def test_every_answer_says_what_it_is_and_who_may_frame_it(server):
         ("127.0.0.1.evil.example", 421),
         ("", 421),
         ("[", 421),
+        ("[::1].evil.example", 421),
+        ("evil.example:80@localhost", 421),
         ("localhost:7860", 200),
+        ("LOCALHOST:", 200),
         ("127.0.0.1", 200),
         ("[::1]:80", 200),
         ("demo.localhost", 200),

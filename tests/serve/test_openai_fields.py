@@ -505,3 +505,16 @@ def test_many_connections_of_ones_own_machine_are_served(url):
     finally:
         for one in opened:
             one.close()
+
+
+def test_a_prompt_counts_as_a_conversation():
+    """On a shared page, too: its limit is the one of all turns."""
+    most = ApiLimits().characters
+    assert most == 40_000
+    for kind, body in (
+        (ChatShape, lambda text: {"messages": [{"role": "user", "content": text}]}),
+        (CompletionShape, lambda text: {"prompt": text}),
+    ):
+        read_generation(body("x" * most), kind, ApiLimits())
+        with pytest.raises(Refused):
+            read_generation(body("x" * (most + 1)), kind, ApiLimits())
