@@ -175,9 +175,11 @@ class Session:
         except ZooError as error:
             raise SessionError(str(error), code_of(error, "session.refused")) from None
         except BaseException as error:  # a template may refuse an order of roles in its own words
-            if not isinstance(error, Exception) and type(error).__name__ != TOKENIZER_PANIC:
+            panic = not isinstance(error, Exception)
+            if panic and type(error).__name__ != TOKENIZER_PANIC:
                 raise
-            whose = "tokenizer" if raw or not getattr(tokenizer, "chat_template", None) else "chat template"
+            bare = raw or not getattr(tokenizer, "chat_template", None)
+            whose = "tokenizer" if panic or bare else "chat template"
             raise SessionError(
                 f"The {whose} of {self.loaded.name} refused the conversation: {sentence(error)}",
                 "prompt.template",

@@ -73,8 +73,9 @@ def test_a_pattern_that_gives_up_refuses_the_prompt(monkeypatch):
     before = backend.pre_tokenizer
     backend.pre_tokenizer = Split(Regex("(a+)+$"), "isolated")
     try:
-        with pytest.raises(SessionError) as refused:
-            Session(loaded, "autoregressive").encode("a" * 3000 + "b", True)
+        for raw in (True, False):  # without and with the chat template
+            with pytest.raises(SessionError) as refused:
+                Session(loaded, "autoregressive").encode("a" * 3000 + "b", raw)
+            assert refused.value.code == "prompt.template" and "tokenizer" in str(refused.value)
     finally:
         backend.pre_tokenizer = before
-    assert refused.value.code == "prompt.template"
