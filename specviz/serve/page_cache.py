@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, MutableMapping
@@ -21,6 +22,7 @@ class PageCache:
     def __init__(self, app: Any, clock: Callable[[], float] = time.monotonic):
         self._app = app
         self._clock = clock
+        self._under_way: dict[tuple, asyncio.Event] = {}
         self._kept: OrderedDict[tuple, tuple[float, list[MutableMapping[str, Any]]]] = OrderedDict()
 
     def has(self, scope: MutableMapping[str, Any]) -> bool:
@@ -37,13 +39,29 @@ class PageCache:
             for message in self._kept[key][1]:
                 await send({**message})
             return
+        under_way = self._under_way.get(key)
+        if under_way is not None:  # one answer for all that ask while it is written
+            await under_way.wait()
+            if self.has(scope):
+                await self(scope, receive, send)
+                return
+        done = self._under_way[key] = asyncio.Event()
         messages: list[MutableMapping[str, Any]] = []
 
         async def keep(message: MutableMapping[str, Any]) -> None:
             messages.append({**message})
-            await send(message)
 
-        await self._app(scope, receive, keep)
+        try:
+            await self._app(scope, receive, keep)
+            self._keep(key, messages)
+        finally:
+            done.set()
+            if self._under_way.get(key) is done:
+                del self._under_way[key]
+        for message in messages:  # a slow reader keeps nobody else waiting
+            await send({**message})
+
+    def _keep(self, key: tuple, messages: list[MutableMapping[str, Any]]) -> None:
         whole = messages and messages[0].get("status") == 200 and not messages[-1].get("more_body")
         if whole and not any(name.lower() == b"set-cookie" for name, _ in messages[0]["headers"]):
             self._kept[key] = self._clock(), messages

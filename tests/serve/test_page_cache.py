@@ -68,6 +68,51 @@ def test_an_answer_is_kept_for_its_address_name_and_query():
     assert len(cache._kept) == KEPT and len(made) == 9 + 3 * KEPT
 
 
+def test_many_at_once_have_one_answer_written_and_wait_for_no_slow_reader():
+    """The page is 1.7 MB: six requests at once were six times the work."""
+    made, clock = [], [100.0]
+
+    async def run(status):
+        begun, go = asyncio.Event(), asyncio.Event()
+
+        async def app(scope, receive, send):
+            made.append(1)
+            begun.set()
+            await go.wait()
+            await send({"type": "http.response.start", "status": status, "headers": []})
+            await send({"type": "http.response.body", "body": b"%d" % len(made)})
+
+        cache = PageCache(app, lambda: clock[0])
+        stuck = asyncio.Event()  # a reader that takes nothing
+
+        async def slow(message):
+            await stuck.wait()
+
+        async def ask():
+            sent = []
+
+            async def send(message):
+                sent.append(message)
+
+            await cache(scope(), None, send)
+            return sent[-1]["body"]
+
+        first = asyncio.create_task(cache(scope(), None, slow))
+        await begun.wait()
+        others = [asyncio.create_task(ask()) for _ in range(5)]
+        await asyncio.sleep(0)
+        go.set()
+        found = await asyncio.gather(*others)
+        assert not first.done() and not cache._under_way
+        stuck.set()
+        await first
+        return found
+
+    assert asyncio.run(run(200)) == [b"1"] * 5 and len(made) == 1
+    made.clear()
+    assert len(asyncio.run(run(500))) == 5 and len(made) == 6  # what is not kept is written for each
+
+
 def test_a_page_that_is_not_in_memory_counts_as_several_requests(server, monkeypatch):
     budget = AddressBudget(requests=3 * PRICE)
     budget.request("a", PRICE)
