@@ -58,13 +58,18 @@
     ctx.board?.play?.();
     return on;
   }
-  /* As large as two columns allow (WIDE units); on a phone, where there is one, hardly larger. */
+  /* As large as two columns allow (WIDE units). A phone shows the text and one reason, without zoom (.handheld); where it
+     lies on its side, the text stands beside the strip (.across). */
   function fit() {
-    if (!on || on.own) return;
+    if (!on) return;
+    const phone = innerWidth <= 640 || innerHeight <= 480;
+    on.root.classList.toggle("handheld", phone);
+    on.root.classList.toggle("across", phone && innerWidth > innerHeight);
+    if (on.own) return;
     on.root.style.zoom = "1";
-    on.zoom = innerWidth > 640 ? K.clamp(on.root.clientWidth / WIDE, 1, 2.4) : 1.1;
+    on.zoom = phone ? 1 : K.clamp(on.root.clientWidth / WIDE, 1, 2.4);
     on.root.style.zoom = String(on.zoom);
-    if (innerWidth <= 640) return;
+    if (phone) return;
     /* one screen: what is larger than it is drawn smaller, and larger letters break lines elsewhere */
     for (let i = 0; i < 4; i++) {
       const high = document.documentElement.scrollHeight;
@@ -99,7 +104,7 @@
     for (const [s, display] of rested) s.style.display = display;
     removeEventListener("resize", fit);
     root.style.zoom = was;
-    root.classList.remove("presenting");
+    root.classList.remove("presenting", "handheld", "across");
     ctx.board?.board?.retheme();
     leave.remove();
     if (full && document.fullscreenElement) document.exitFullscreen().catch(() => {});

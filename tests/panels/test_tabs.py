@@ -828,6 +828,36 @@ def test_presenting_hides_the_rest_and_puts_it_back(visit) -> None:
     visit(use, "learn", records=GREEDY)
 
 
+@pytest.mark.parametrize("size", ((390, 844), (844, 390)))
+def test_a_phone_presents_on_one_screen(visit, size) -> None:
+    """No scrolling; the whole legend, at least four lines of text and the chosen token's reason are on it."""
+
+    def use(page):
+        page.evaluate(
+            "() => { document.documentElement.requestFullscreen = () => Promise.reject(new Error('no')); }"
+        )
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.evaluate("() => { SpecVizPanels.present.start(ctx); api.pause(); }")
+        page.evaluate("api.goto({ lane: 1, round: 2, node: 0, phase: 3 })")
+        painted(page)
+        seen = page.evaluate("""() => {
+          const on = (e) => { const r = e.getBoundingClientRect();
+            return r.width > 0 && r.left >= 0 && r.top >= 0 && r.right <= innerWidth && r.bottom <= innerHeight; };
+          const board = document.querySelector("#board .sv"), one = (s) => board.querySelector(s);
+          const stage = one(".lane:not([hidden]) .stage"), line = parseFloat(getComputedStyle(stage).lineHeight);
+          return { scrolls: document.documentElement.scrollHeight > innerHeight, lines: stage.clientHeight / line,
+            legend: [...board.querySelectorAll(".legend > button")].filter((b) => b.offsetWidth).map(on),
+            reason: on(one(".short p")) && one(".short").scrollHeight <= one(".short").clientHeight,
+            stage: on(stage), play: on(one(".keys .play")), leave: on(document.querySelector(".pn-leave")) };
+        }""")
+        assert seen.pop("lines") >= 4 and seen.pop("legend") == [True] * 5, seen
+        assert seen == dict(scrolls=False, reason=True, stage=True, play=True, leave=True)
+        page.keyboard.press("Escape")
+        assert page.query_selector(".presenting, .handheld, .across") is None
+
+    visit(use, "learn", records=GREEDY)
+
+
 # ---- Traces ----
 
 
