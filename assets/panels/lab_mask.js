@@ -7,7 +7,7 @@
   const K = P.kit;
   const SIDES = {
     both: ["Both sides", "Right, and the draft proposes only what may be accepted."],
-    target: ["The target only", "Right, and slower: what the draft proposes against the grammar is always refused."],
+    target: ["The target only", "Right, and slower: what the draft proposes against the grammar is always rejected."],
     draft: [
       "The draft only",
       "Wrong: the test compares with the unmasked target, so its own tokens break the grammar.",

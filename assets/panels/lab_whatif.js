@@ -63,6 +63,7 @@
           },
           help: "0.50\u00d7: half the price, and just as right",
         }),
+        longer: el("p", { class: "pn-pays" }),
         figs: el("div", { "aria-live": "polite" }),
         say: el("div", { class: "pn-prose" }),
         check: K.small(),
@@ -89,7 +90,10 @@
           ),
         ),
         env.laneLine(lane),
-        K.twoColumns([out.gamma.root, out.width && out.width.root, out.price.root, reset], [out.figs, plot.root]),
+        K.twoColumns(
+          [out.gamma.root, out.width && out.width.root, out.price.root, reset],
+          [out.longer, out.figs, plot.root],
+        ),
         K.box("What this can know, and what it cannot", out.say, out.check),
       );
       paint();
@@ -145,9 +149,29 @@
               measured: rate(measured),
             }),
       );
+      setText(out.longer, longerSays());
       plot.root.hidden = Boolean(lane.doubt); /* a curve of times that do not count */
       plot.paint();
     }
+
+    /* The question most often asked of this curve, answered. Empty where the times do not count. */
+    function longerSays() {
+      const p = plain(),
+        points = lengths().map((gamma) => ({ gamma, ...speeds(model({ ...set, gamma }), p) })),
+        found = p && !lane.doubt && M.longerDraft(points, shape.depth);
+      if (!found) return "";
+      const speed = (q) => range(q.low, q.high, times);
+      return SpecViz.messages.say("whatif.longer." + found.kind, {
+        best: count(found.best.gamma, "token"),
+        speed: found.kind === "no" ? times(found.best.high) : speed(found.best),
+        recorded: String(shape.depth),
+        now: speed(found.recorded),
+        last: String(found.last.gamma),
+        end: speed(found.last),
+      });
+    }
+    const speeds = (r, unit) => ({ low: r.low.rate / unit, high: r.high.rate / unit });
+    const lengths = () => Array.from({ length: Number(out.gamma.input.max) }, (_, i) => i + 1);
 
     function limitations(r) {
       const greedy = !(lane.temperature > 0),
@@ -191,10 +215,10 @@
     }
 
     function draw(width) {
-      const most = Number(out.gamma.input.max),
+      const xs = lengths(),
+        most = xs.length,
         p = plain(),
-        unit = p || 1,
-        xs = Array.from({ length: most }, (_, i) => i + 1);
+        unit = p || 1;
       const runs = xs.map((gamma) => model({ ...set, gamma }));
       const low = runs.map((r, i) => [xs[i], r.low.rate / unit]),
         high = runs.map((r, i) => [xs[i], r.high.rate / unit]);

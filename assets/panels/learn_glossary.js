@@ -23,7 +23,7 @@
       "The comparison of a greedy run with plain decoding: identical, different from a near-tie on, or wrong.",
     ],
     ["Chain", "A draft without branches: one guess after another."],
-    ["Correction", "The target's own token in the place of the first refused guess."],
+    ["Correction", "The target's own token in the place of the first rejected guess."],
     [
       "Draft and drafter",
       "The guess, and whatever makes it: a small model, extra heads, the target's own first layers, or copied text.",
@@ -49,13 +49,13 @@
       "Residual",
       "max(0, p \u2212 q), scaled to one: where the correction is drawn from, so that the probabilities come out as p.",
     ],
-    ["Rollback", "Dropping the cache of refused tokens, so that the next round starts from the true text."],
+    ["Rollback", "Dropping the cache of rejected tokens, so that the next round starts from the true text."],
     [
       "Round",
       "One turn of the loop: draft, verify, judge, commit. Most methods take one pass of the target a round; some take several.",
     ],
     ["Row", "One position that a pass reads: the last token and each drafted one."],
-    ["Skipped", "Drafted but never looked at, because a guess before it was refused. Not the same as refused."],
+    ["Skipped", "Drafted but never looked at, because a guess before it was rejected. Not the same as rejected."],
     ["Target", "The large model whose output is wanted. Also called verifier."],
     [
       "Tree attention mask",

@@ -223,7 +223,7 @@
             full,
             "tail",
           ],
-        no && ["A guess is refused, and corrected in the same pass.", no, f.rejectedNode(no)],
+        no && ["A guess is rejected, and corrected in the same pass.", no, f.rejectedNode(no)],
         first &&
           first !== no && [
             "The first guess fails: one token, at more than the price of a plain step.",

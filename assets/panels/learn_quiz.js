@@ -151,7 +151,7 @@
     }
     function ask() {
       const keep = K.button("It stays", () => answer(true), "primary"),
-        drop = K.button("It is refused", () => answer(false));
+        drop = K.button("It is rejected", () => answer(false));
       box.replaceChildren(sentence(now), evidence(now), el("div", { class: "pn-row pn-ask" }, keep, drop));
     }
     function answer(guess) {

@@ -113,7 +113,7 @@
       link: ["lab", "hardware", "Open the Lab"],
       say: () =>
         "It pays while a pass waits for memory. Serve many answers at a time and the arithmetic is busy " +
-        "already: then every refused guess takes time from somebody else's token. The Lab's \u201cAnother " +
+        "already: then every rejected guess takes time from somebody else's token. The Lab's \u201cAnother " +
         "machine\u201d shows where that happens.",
     },
   ];

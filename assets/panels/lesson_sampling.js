@@ -55,7 +55,7 @@
         const l = drafting(ls).find(refused),
           r = refused(l);
         return l
-          ? `Refused at round ${r.i + 1}. The same pass that refused the guess holds the large model's own ` +
+          ? `Rejected at round ${r.i + 1}. The same pass that rejected the guess holds the large model's own ` +
               `choice, ${word(l, r.tail.tok)}. ${messages.say(sameId(l))}`
           : "The pass that refuses a guess holds the large model's own choice for that place.";
       },

@@ -108,7 +108,7 @@
           ? "Here the large model wanted something else: it refuses the guess and writes " +
               `${word(l, r.tail.tok)} itself, the correction. What was drafted behind it is dropped unseen. ` +
               `Still ${count(r.n, "token")} from the pass, never fewer than one.`
-          : "Nothing was refused in this trace. Had it been, the large model would have written its own token " +
+          : "Nothing was rejected in this trace. Had it been, the large model would have written its own token " +
               "in that place: never fewer than one token a pass.";
       },
     },

@@ -15,7 +15,7 @@
       {
         key: "sampling",
         title: "Why the text stays the same",
-        about: "Sampling: how a guess is kept or refused without changing the probabilities.",
+        about: "Sampling: how a guess is kept or rejected without changing the probabilities.",
         steps: P.tracks.sampling,
       },
       {

@@ -264,6 +264,20 @@
     return out;
   }
 
+  /* Whether a longer draft than the recorded one would have been faster. points: [{gamma, low, high}], low and high the
+     speeds with every unknown guess wrong and right. {kind: "yes" | "perhaps" | "no", best, last, recorded}, null where
+     there is nothing longer. */
+  function longerDraft(points, gamma) {
+    const recorded = points.find((q) => q.gamma === gamma),
+      longer = points.filter((q) => q.gamma > gamma);
+    if (!recorded || !longer.length) return null;
+    const best = (key) => longer.reduce((a, b) => (b[key] > a[key] ? b : a)),
+      sure = best("low"),
+      perhaps = best("high"),
+      kind = sure.low > recorded.high ? "yes" : perhaps.high > recorded.low ? "perhaps" : "no";
+    return { kind, best: kind === "yes" ? sure : perhaps, last: longer.at(-1), recorded };
+  }
+
   P.maths = {
     tokensPerRound,
     predicted,
@@ -273,6 +287,7 @@
     answers,
     walk,
     whatIf,
+    longerDraft,
     shapeOf,
     drafted,
     passTime,

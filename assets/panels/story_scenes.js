@@ -146,7 +146,7 @@
           ? [
               `Round ${r.i + 1}. The draft wrote ${word(l, r.all[t.node].tok)}; the large model would ` +
                 `write ${word(l, r.tail.tok)}. ` +
-                "So the guess is refused, the correction takes its place, and later guesses are dropped unread.",
+                "So the guess is rejected, the correction takes its place, and later guesses are dropped unread.",
               `${count(r.n, "token")} from this pass: never fewer than plain decoding gives.`,
             ]
           : [
@@ -280,8 +280,8 @@
           `At temperature ${l.temperature} the model draws its tokens. A guess with draft ` +
             "probability q and target probability p is " +
             `kept with probability min(1, p/q): here ${f3(j.a)}. The random number was ${f3(j.u)}, so it is ` +
-            `${j.verdict === "rejected" ? "refused" : "kept"}.`,
-          "A refused guess is replaced by a draw from what the draft gave too little. Together, " +
+            `${j.verdict === "rejected" ? "rejected" : "kept"}.`,
+          "A rejected guess is replaced by a draw from what the draft gave too little. Together, " +
             "every token comes exactly as often as " +
             "the large model alone would write it.",
         ];

@@ -102,7 +102,7 @@
                   ? "The draft was not asked here"
                   : e.hit
                     ? `Kept; chance ${f3(e.a)}`
-                    : "The guess here was refused",
+                    : "The guess here was rejected",
               css: hard ? { "--h": Math.round(100 * hard) + "%" } : null,
             },
             parts(t.parts),
@@ -163,7 +163,7 @@
               "span",
               null,
               el("span", { class: "h lost", css: { "--h": "100%" } }, "word"),
-              "the guess was refused here",
+              "the guess was rejected here",
             ),
             el("span", null, el("span", { class: "h none" }, "word"), SpecViz.messages.say("predictability.none")),
           ),
@@ -179,7 +179,7 @@
               name: "predictability",
               title: "Where it was easy: " + l.title,
               caption:
-                "The higher the shade, the likelier it was that the guess would be refused. Dashed: it was refused. " +
+                "The higher the shade, the likelier it was that the guess would be rejected. Dashed: it was rejected. " +
                 "Dotted: " +
                 SpecViz.messages.say("predictability.none") +
                 ".",

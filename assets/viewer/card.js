@@ -58,7 +58,7 @@
       correction: [
         "cor",
         "Correction",
-        "The target refused the draft here and put its own token instead, drawn from what is left of its distribution " +
+        "The target rejected the draft here and put its own token instead, drawn from what is left of its distribution " +
           "after the refusal.",
       ],
       accepted: ["acc", "Accepted", "The round ended with a drafted token, so nothing was added."],

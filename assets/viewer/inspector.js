@@ -9,7 +9,7 @@
   const STEPS = [
     ["Draft", "The small model guesses a few tokens ahead."],
     ["Verify", "The large model reads all guesses in one pass."],
-    ["Judge", "Each guess is kept or refused, in order."],
+    ["Judge", "Each guess is kept or rejected, in order."],
     ["Commit", "What was kept is written, and one token of the large model's own."],
   ];
 
@@ -202,7 +202,7 @@
         const why = !r
           ? ""
           : SV.serverFacts.is(v.lane)
-            ? "What the server drafted here, and which of it was refused, it does not tell: unknown, so nothing is drawn."
+            ? "What the server drafted here, and which of it was rejected, it does not tell: unknown, so nothing is drawn."
             : SV.metrics.isBaseline(v.lane) && !SV.output.of(v.lane).grids
               ? "Plain decoding drafts nothing: one target pass gives one token. The other methods guess several " +
                 "tokens and let one pass check them all."

@@ -140,7 +140,7 @@
           " before, " +
           count(r.nodes.length + 1, "row") +
           " in the pass (the last committed token and the draft), " +
-          (kv.dropped ? count(kv.dropped, "row") + " of refused tokens dropped" : "nothing dropped") +
+          (kv.dropped ? count(kv.dropped, "row") + " of rejected tokens dropped" : "nothing dropped") +
           ": " +
           kv.after +
           " after.",

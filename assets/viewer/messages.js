@@ -41,17 +41,17 @@
     "why.kept.rule": "The method\u2019s rule accepted this guess, so it is kept without a pass of its own.",
     "why.kept.untested": "This guess was kept without a test of its own.",
     "why.refused.greedy":
-      "The large model would write {other} here, so the guess is refused and everything after it is thrown away.",
-    "why.refused.sibling": "The large model would write another token here, so the guess is refused.",
+      "The large model would write {other} here, so the guess is rejected and everything after it is thrown away.",
+    "why.refused.sibling": "The large model would write another token here, so the guess is rejected.",
     "why.refused.sampled":
-      "The large model wants this token less than the draft does, and the random draw refused it. " +
+      "The large model wants this token less than the draft does, and the random draw rejected it. " +
       "What was guessed after it is thrown away.",
     "why.refused.copied":
-      "This guess was chosen, not drawn: it is kept with the probability the large model gives it, and the draw refused it. " +
+      "This guess was chosen, not drawn: it is kept with the probability the large model gives it, and the draw rejected it. " +
       "What was guessed after it is thrown away.",
-    "why.refused.rule": "The method\u2019s rule refused this guess. What was guessed after it is thrown away.",
+    "why.refused.rule": "The method\u2019s rule rejected this guess. What was guessed after it is thrown away.",
     "why.unseen.tree": "The text went another way before this guess, so it was never looked at.",
-    "why.unseen.chain": "A guess before it was refused, so this one was never looked at.",
+    "why.unseen.chain": "A guess before it was rejected, so this one was never looked at.",
     "why.unseen.cut": "The answer ended before this guess, so it was never looked at.",
     "why.unseen.probe": "It was scored for later guesses and could not be accepted.",
     "why.guess": "A guess: the large model has not looked at it yet.",
@@ -60,7 +60,7 @@
       "The large model\u2019s own token. It stands where the first wrong guess stood, so the " +
       "text stays the same as in plain decoding.",
     "why.tail.correction.sampled":
-      "The large model refused the guess here and drew a token of its own, from what it wants more than the guess did.",
+      "The large model rejected the guess here and drew a token of its own, from what it wants more than the guess did.",
     "plain.token": "one token a pass",
     "plain.scale": "one scale a pass",
     "round.scale.large": "One pass of the large model painted {patches}, all of this scale.",
@@ -114,7 +114,7 @@
       "A guess is kept with the probability that the large model gives it: {p}. The draft guessed " +
       "\u201c{draft}\u201d, which was {verdict}.",
     "draftgame.draft.kept": "kept",
-    "draftgame.draft.refused": "refused",
+    "draftgame.draft.refused": "rejected",
     "draftgame.you": "You",
     "draftgame.draft": "The draft ({title})",
     "draftgame.score": "{kept} of {of} guesses kept",
@@ -134,9 +134,9 @@
     "dist.residual.drawn": "Residual: max(0, p \u2212 q){z}. The correction \u201c{token}\u201d was drawn from it.",
     "dist.residual.next": "Residual: max(0, p \u2212 q){z}. The next test uses it in place of p.",
     "dist.residual.chosen.drawn":
-      "Residual: p without the refused token, scaled to 1. The correction \u201c{token}\u201d was drawn from it.",
+      "Residual: p without the rejected token, scaled to 1. The correction \u201c{token}\u201d was drawn from it.",
     "dist.residual.chosen.next":
-      "Residual: p without the refused token, scaled to 1. The next test uses it in place of p.",
+      "Residual: p without the rejected token, scaled to 1. The next test uses it in place of p.",
 
     /* What a lesson says of the text (panels/lesson_sampling.js) */
     "lesson.same.exact": "So the text is what plain decoding would have written.",
@@ -155,11 +155,11 @@
     "grammar.bar": "{share} of the model\u2019s probability is forbidden",
 
     "legend.acc": "Guessed by the draft and kept: the large model agrees. Press to show only these.",
-    "legend.rej": "Guessed by the draft and refused by the large model. Press to show only these.",
-    "legend.cor": "Written by the large model in place of a refused guess. Press to show only these.",
+    "legend.rej": "Guessed by the draft and rejected by the large model. Press to show only these.",
+    "legend.cor": "Written by the large model in place of a rejected guess. Press to show only these.",
     "legend.bon":
       "One more token of the large model, after a round whose guesses were all kept. Press to show only these.",
-    "legend.ski": "Guessed after a refused token, so never looked at. Press to show only these.",
+    "legend.ski": "Guessed after a rejected token, so never looked at. Press to show only these.",
     "round.last_draft": " Nothing was drafted after it.",
     "notice.facts": "About this run",
     "notice.target": "target (large model) {model}",
@@ -168,8 +168,8 @@
     "limit.more": "Write on, to {longer} tokens",
     "limit.cut": "The answer was cut at the limit of {limit} tokens.",
     "circles.both":
-      "The answer goes round in circles from token {at} on, in plain decoding, too: the same {n} tokens come {times} times.",
-    circles: "{title} goes round in circles from token {at} on: the same {n} tokens come {times} times.",
+      "The answer goes round in circles from token {at} on, in plain decoding, too: {n}, {times} times over.",
+    circles: "{title} goes round in circles from token {at} on: {n}, {times} times over.",
     "rail.lost": "{rejected} rejected, {skipped} never examined",
     "headline.sampled": "{lead} of the large model, {each} tokens a pass.",
     "headline.sampled.fast": "{lead} of the large model, {each} tokens a pass: {fast}.",
@@ -263,7 +263,7 @@
     "exchange.exact": "exact rule",
     "exchange.all": "accepts everything",
     "exchange.here": "this rule",
-    "dial.ask": "What if my drafter had 0.8?",
+    "dial.ask": "What if 80\u202f% were accepted?",
     "dial.label": "Acceptance of a draft token",
     "dial.says": "{acceptance} accepted, {length} a draft: {tokens} tokens a pass.",
     "dial.go": "Run it",
@@ -320,6 +320,13 @@
     "whatif.greedy.known":
       "The text is greedy, so no draft can change it, and this draft\u2019s guess depends on the text alone. ",
     "whatif.greedy": "The text is greedy, so no draft can change it. ",
+    "whatif.longer.yes":
+      "A longer draft would have been faster here: {best} {speed}, where the recorded {recorded} gave {now}.",
+    "whatif.longer.perhaps":
+      "A longer draft might have been faster here: {best} {speed}, where the recorded {recorded} gave {now}; {last} {end}.",
+    "whatif.longer.no":
+      "A longer draft would not have been faster here: {best} {speed} at most, where the recorded {recorded} gave {now}. " +
+      "Each further guess takes time and is kept less often.",
     "whatif.sampled": "This run drew its tokens by chance. ",
     "whatif.sampled.rest":
       "From there on other tokens would have been drawn, so the rest is an estimate from the same probabilities, not a replay.",
@@ -354,7 +361,7 @@
     "picture.drawn": "drawn by specviz {version}",
     "quiz.caption": " The guess: \u201c{guess}\u201d, round {round} of {title}.",
     "quiz.kept": "The target keeps it",
-    "quiz.refused": "The target refuses it",
+    "quiz.refused": "The target rejects it",
     "game.source": "Not a model: {draws} draws of a game with q = {q} and p = {p}, ",
     "predictability.none": "nobody asked the draft",
     "predictability.kinds": "Share of guesses kept, by kind of token",

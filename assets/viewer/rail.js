@@ -81,7 +81,7 @@
             SV.metrics.isBaseline(lane)
               ? "Nothing is drafted, so nothing is rejected."
               : SV.serverFacts.is(lane)
-                ? "Which tokens were refused no server tells: unknown."
+                ? "Which tokens were rejected no server tells: unknown."
                 : "Rejected tokens land here.",
           ),
         );

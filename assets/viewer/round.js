@@ -51,7 +51,7 @@
       if (!kept)
         return (
           guess +
-          "; the target refused " +
+          "; the target rejected " +
           (n === 1 ? "it" : tree ? "every first guess" : "the first") +
           " and wrote its own token instead."
         );

@@ -21,7 +21,7 @@
     text: ["the text, and when it came", null],
     tokens: ["tokens written", whole],
     token_ids: ["which tokens were written", null],
-    refused_ids: ["which drafted tokens were refused", null],
+    refused_ids: ["which drafted tokens were rejected", null],
     prompt_tokens: ["tokens of the prompt", whole],
     passes: ["passes of the large model", whole],
     steps: ["passes that checked a draft", whole],

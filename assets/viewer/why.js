@@ -7,12 +7,12 @@
 
   const temperature = (lane) => (lane.header && lane.header.sampling && lane.header.sampling.temperature) || 0;
   const TAGS = {
-    acc: "\u2713 Kept",
-    rej: "\u2715 Refused",
-    ski: "Not looked at",
+    acc: "\u2713 Accepted",
+    rej: "\u2715 Rejected",
+    ski: "Never examined",
     dra: "A guess",
-    cor: "\u25be Corrected",
-    bon: "\u2605 Free",
+    cor: "\u25be Correction",
+    bon: "\u2605 Bonus",
     pla: "Written",
   };
 

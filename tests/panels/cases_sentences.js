@@ -165,7 +165,7 @@
       const lane = (toks, key) => ({ header: { method: { key, title: key } }, tokens: toks.map((tok) => ({ tok })) }),
         round = Array.from({ length: 36 }, (_, i) => i % 12),
         [own, plain, other] = [lane(round, "x"), lane(round, "autoregressive"), lane([1, 2, 3], "autoregressive")],
-        says = (id) => SV.messages.say(id, { title: "x", at: "25", n: "12", times: "3" });
+        says = (id) => SV.messages.say(id, { title: "x", at: "1", n: "12 tokens", times: "3" });
       same(SV.circles.sentence(own, plain), says("circles.both"), "both");
       same(SV.circles.sentence(own, other), says("circles"), "the method alone");
     },

@@ -52,7 +52,7 @@ WALK = """(views) => {
     board.paint();
     read(board.root, where);
     const of = board.root.querySelector(".p-insp").textContent, lane = board.focus();
-    if (lane?.header && cold() && /draw u|random draw (accepted|refused)|Residual:/.test(of)) wrong.push(where + ": a draw at temperature 0");
+    if (lane?.header && cold() && /draw u|random draw (accepted|rejected)|Residual:/.test(of)) wrong.push(where + ": a draw at temperature 0");
     const tick = board.headline.same;
     if (lane?.error && !tick.hidden) wrong.push(where + ": an error beside a tick");
   };

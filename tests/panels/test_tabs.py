@@ -196,6 +196,7 @@ def test_what_if_moves_with_its_sliders_and_says_what_it_cannot_know(visit) -> N
     def use(page):
         first = show(page, "whatif")
         assert begins(TEXTS, "whatif.greedy.known") in first and begins(TEXTS, "whatif.check") in first
+        assert re.search(r"longer draft (would|might).*where the recorded 4 gave \d\.\d\d", first)
         before = page.evaluate("panel.view().state().result.low.rounds")
         page.get_by_role("slider", name="Draft length").focus()
         page.keyboard.press("Home")
@@ -692,7 +693,7 @@ def test_the_quiz_hides_reveals_and_counts(visit) -> None:
             )
             assert f"of {k} right" in page.text_content(".pn-view")
             page.keyboard.press("Enter")  # Next has the focus
-        page.click(".pn-quiz .pn-btn:has-text('It is refused')")
+        page.click(".pn-quiz .pn-btn:has-text('It is rejected')")
         page.click("text=Show it on the board")
         last = page.evaluate("tabs.at(-1)")
         assert last == "watch"
@@ -837,9 +838,13 @@ def test_a_phone_presents_on_one_screen(visit, size) -> None:
             "() => { document.documentElement.requestFullscreen = () => Promise.reject(new Error('no')); }"
         )
         page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.evaluate(
+            "() => { api.setLayout('watch'); api.board.options.drawer = true; api.board.root.classList.add('drawer'); }"
+        )
         page.evaluate("() => { SpecVizPanels.present.start(ctx); api.pause(); }")
         page.evaluate("api.goto({ lane: 1, round: 2, node: 0, phase: 3 })")
         painted(page)
+        page.wait_for_selector("#board .short p")
         seen = page.evaluate("""() => {
           const on = (e) => { const r = e.getBoundingClientRect();
             return r.width > 0 && r.left >= 0 && r.top >= 0 && r.right <= innerWidth && r.bottom <= innerHeight; };

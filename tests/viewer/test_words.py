@@ -292,7 +292,7 @@ def test_the_last_token_of_a_run_that_ended_on_a_guess_was_guessed(drive, settle
             "r => board.goto({ lane: 0, round: r, phase: 4, node: 'tail', tab: 'token' })", last["round"]
         )
         settled(page)
-        assert "Kept" in page.inner_text(".short") and TEXTS["why.tail.plain"] not in page.inner_text(
+        assert "Accepted" in page.inner_text(".short") and TEXTS["why.tail.plain"] not in page.inner_text(
             ".short"
         )
 

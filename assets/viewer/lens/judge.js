@@ -15,7 +15,7 @@
     host.append(
       say(
         forgiven.length
-          ? "Refused by the fair test, and let stand by the judge: "
+          ? "Rejected by the fair test, and let stand by the judge: "
           : "The judge had nothing to forgive in this round. ",
         forgiven.map((i) => label(i)).join(", "),
       ),

@@ -89,7 +89,7 @@
     if (!joint) return;
     host.append(say("It drafts on while a refusal so far is less likely than " + short(limit) + "."));
     bars(host, {
-      name: "Predicted chance that something was refused",
+      name: "Predicted chance that something was rejected",
       width: c.width,
       values: refused,
       labels: refused.map((_, i) => String(i + 1)),
