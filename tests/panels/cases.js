@@ -18,40 +18,18 @@
     },
     "the fastest setting of a sweep is named with those within its noise"(SV) {
       const row = (value, tokens_per_second, low, high) => ({ value, tokens_per_second, low, high });
-      const found = P.sweep.withinNoise([
-        row(2, 90, 88, 92),
-        row(3, 98, 95, 101),
-        row(4, 100, 96, 103),
-        row(5, 97, 94, 99),
-      ]);
-      same(
-        found.map((r) => r.value),
-        [4, 3, 5],
-        "fastest first; 2 is below",
-      );
+      const found = P.sweep.withinNoise([row(2, 90, 88, 92), row(3, 98, 95, 101), row(4, 100, 96, 103), row(5, 97, 94, 99)]);
+      same(found.map((r) => r.value), [4, 3, 5], "fastest first; 2 is below");
       same(P.sweep.spanOf(found), SV.messages.say("sweep.noise", { low: "3", high: "5" }), "span");
       same([P.sweep.spanOf(found.slice(0, 1)), P.sweep.spanOf([])], ["", ""], "one setting, none");
     },
     "a longer draft is faster, perhaps faster or slower"() {
       const at = (gamma, low, high) => ({ gamma, low, high }),
-        now = at(4, 1.7, 1.7),
-        of = (...longer) => P.maths.longerDraft([at(3, 1.9, 2), now, ...longer], 4);
-      same(
-        [of(at(5, 1.8, 1.9), at(6, 1.5, 2)).kind, of(at(5, 1.8, 1.9), at(6, 1.5, 2)).best.gamma],
-        ["yes", 5],
-        "surely",
-      );
-      same(
-        [of(at(5, 1.5, 1.8), at(6, 1.6, 1.7)).kind, of(at(5, 1.5, 1.8), at(6, 1.6, 1.7)).best.gamma],
-        ["perhaps", 5],
-        "perhaps",
-      );
-      same(of(at(5, 1.5, 1.8), at(6, 1.6, 1.7)).last.gamma, 6, "the longest");
-      same(
-        [of(at(5, 1.4, 1.5), at(6, 1.2, 1.6)).kind, of(at(5, 1.4, 1.5), at(6, 1.2, 1.6)).best.gamma],
-        ["no", 6],
-        "slower",
-      );
+        of = (...longer) => P.maths.longerDraft([at(3, 1.9, 2), at(4, 1.7, 1.7), ...longer], 4),
+        found = (...longer) => [of(...longer).kind, of(...longer).best.gamma, of(...longer).last.gamma];
+      same(found(at(5, 1.8, 1.9), at(6, 1.5, 2)), ["yes", 5, 6], "surely");
+      same(found(at(5, 1.5, 1.8), at(6, 1.6, 1.7)), ["perhaps", 5, 6], "perhaps");
+      same(found(at(5, 1.4, 1.5), at(6, 1.2, 1.6)), ["no", 6, 6], "slower");
       same([of(), P.maths.longerDraft([at(5, 1, 1)], 4)], [null, null], "nothing longer, nothing recorded");
     },
     "the formula is the sum of its chances"() {
@@ -106,14 +84,7 @@
     },
     "a table as CSV is quoted, and no cell is a formula"() {
       same(
-        P.kit.csv(
-          [{ name: "a" }, "b"],
-          [
-            ["x,y", 'say "hi"'],
-            ["=1+1", -2],
-            ["-3.5", null],
-          ],
-        ),
+        P.kit.csv([{ name: "a" }, "b"], [["x,y", 'say "hi"'], ["=1+1", -2], ["-3.5", null]]),
         'a,b\r\n"x,y","say ""hi"""\r\n\'=1+1,-2\r\n-3.5,',
         "csv",
       );

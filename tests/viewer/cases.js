@@ -245,7 +245,7 @@
       );
       same(
         say(round(3, [], "correction")),
-        "The draft guessed 3 tokens; the target refused the first and wrote its own token instead.",
+        "The draft guessed 3 tokens; the target rejected the first and wrote its own token instead.",
         "none",
       );
       same(
