@@ -63,7 +63,7 @@
           },
           help: "0.50\u00d7: half the price, and just as right",
         }),
-        longer: el("p", { class: "pn-pays" }),
+        longer: el("p", { class: "pn-pays pn-longer" }),
         figs: el("div", { "aria-live": "polite" }),
         say: el("div", { class: "pn-prose" }),
         check: K.small(),

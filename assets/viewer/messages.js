@@ -321,11 +321,11 @@
       "The text is greedy, so no draft can change it, and this draft\u2019s guess depends on the text alone. ",
     "whatif.greedy": "The text is greedy, so no draft can change it. ",
     "whatif.longer.yes":
-      "A longer draft would have been faster here: {best} {speed}, where the recorded {recorded} gave {now}.",
+      "A longer draft would have been faster here: {best} give {speed}, where the recorded {recorded} gave {now}.",
     "whatif.longer.perhaps":
-      "A longer draft might have been faster here: {best} {speed}, where the recorded {recorded} gave {now}; {last} {end}.",
+      "A longer draft might have been faster here: {best} give {speed}, where the recorded {recorded} gave {now}; {last} give {end}.",
     "whatif.longer.no":
-      "A longer draft would not have been faster here: {best} {speed} at most, where the recorded {recorded} gave {now}. " +
+      "A longer draft would not have been faster here: {best} give {speed} at most, where the recorded {recorded} gave {now}. " +
       "Each further guess takes time and is kept less often.",
     "whatif.sampled": "This run drew its tokens by chance. ",
     "whatif.sampled.rest":
