@@ -323,7 +323,8 @@
     "whatif.longer.yes":
       "A longer draft would have been faster here: {best} give {speed}, where the recorded {recorded} gave {now}.",
     "whatif.longer.perhaps":
-      "A longer draft might have been faster here: {best} give {speed}, where the recorded {recorded} gave {now}; {last} give {end}.",
+      "A longer draft might have been faster here: {best} give {speed}, where the recorded {recorded} gave {now}; " +
+      "{last} give {end}.",
     "whatif.longer.no":
       "A longer draft would not have been faster here: {best} give {speed} at most, where the recorded {recorded} gave {now}. " +
       "Each further guess takes time and is kept less often.",
