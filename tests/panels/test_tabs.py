@@ -841,8 +841,9 @@ def test_a_phone_presents_on_one_screen(visit, size) -> None:
         page.evaluate(
             "() => { api.setLayout('watch'); api.board.options.drawer = true; api.board.root.classList.add('drawer'); }"
         )
+        page.evaluate("api.goto({ tab: 'log' })")  # as an earlier visit may have left it
         page.evaluate("() => { SpecVizPanels.present.start(ctx); api.pause(); }")
-        page.evaluate("api.goto({ lane: 1, round: 2, node: 0, phase: 3 })")
+        page.evaluate("api.goto({ lane: 1, round: 2, node: 0, phase: 3, tab: 'token' })")
         painted(page)
         page.wait_for_selector("#board .short p")
         seen = page.evaluate("""() => {
