@@ -45,6 +45,7 @@
     ctx.board?.board?.retheme();
     on = { ctx, root, rested, leave, was: root.style.zoom, own: false, full: false };
     fit();
+    if (root.classList.contains("handheld")) ctx.board?.goto?.({ tab: "token" }); /* the reason, not an earlier tab */
     addEventListener("resize", fit);
     document.addEventListener("keydown", key, true);
     document.addEventListener("fullscreenchange", left);

@@ -843,7 +843,7 @@ def test_a_phone_presents_on_one_screen(visit, size) -> None:
         )
         page.evaluate("api.goto({ tab: 'log' })")  # as an earlier visit may have left it
         page.evaluate("() => { SpecVizPanels.present.start(ctx); api.pause(); }")
-        page.evaluate("api.goto({ lane: 1, round: 2, node: 0, phase: 3, tab: 'token' })")
+        page.evaluate("api.goto({ lane: 1, round: 2, node: 0, phase: 3 })")
         painted(page)
         page.wait_for_selector("#board .short p")
         seen = page.evaluate("""() => {
@@ -853,7 +853,7 @@ def test_a_phone_presents_on_one_screen(visit, size) -> None:
           const stage = one(".lane:not([hidden]) .stage"), line = parseFloat(getComputedStyle(stage).lineHeight);
           return { scrolls: document.documentElement.scrollHeight > innerHeight, lines: stage.clientHeight / line,
             legend: [...board.querySelectorAll(".legend > button")].filter((b) => b.offsetWidth).map(on),
-            reason: on(one(".short p")) && one(".short").scrollHeight <= one(".short").clientHeight,
+            reason: on(one(".short p")) && [".short", ".p-insp .body"].map(one).every((e) => e.scrollHeight <= e.clientHeight),
             stage: on(stage), play: on(one(".keys .play")), leave: on(document.querySelector(".pn-leave")) };
         }""")
         assert seen.pop("lines") >= 4 and seen.pop("legend") == [True] * 5, seen
